@@ -27,6 +27,8 @@ struct ChangedInode {
 
   std::uint64_t operator()(const SetContent& r) const { return r.ino; }
 
+  std::uint64_t operator()(const LostWrites& r) const { return r.ino; }
+
   std::uint64_t operator()(const auto&) const { return 0; }
 };
 
@@ -109,7 +111,8 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
 Status Filesystem::new_connection() {
   WriteLock lock(mutex_);
   completed_requests_.clear();
-  return commit(0, NewConnection{});
+  // A start on a full store: lost writes may have taken the room that events leave to it.
+  return commit_at_any_room(NewConnection{});
 }
 
 Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {

@@ -310,9 +310,10 @@ class Filesystem {
   /// Inode::carries_privilege(); true also if there is no such inode.
   bool carries_privilege(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
   /// Records that a write of data failed which a program believes written: the kernel reports the
-  /// error to one of the programs that sync or close the file. A stop names the file as failed,
-  /// until a program truncates it to nothing. A successor does not know. Returns true at the first
-  /// call for a file.
+  /// error to one of the programs that sync or close the file. Call it before the reply. A stop, by
+  /// any later process too, names the file as failed, until a program truncates it to nothing.
+  /// Returns true at the first call for a file. If the journal cannot have the record, the file
+  /// system is read-only from then on, and only this process knows. Does not throw.
   bool record_lost_write(std::uint64_t ino) EFS_EXCLUDES(mutex_);
   Status allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset,
                   std::uint64_t length);
@@ -503,6 +504,7 @@ class Filesystem {
   void record_missed_events(Nanoseconds since) EFS_REQUIRES(mutex_);
   /// Tries again to record the events that the journal did not take.
   void record_missing_events() EFS_REQUIRES(mutex_);
+  /// As commit(). On a full store the record takes the room that removals have in the journal.
   Status commit_at_any_room(const Record& record) EFS_REQUIRES(mutex_);
   /// Marks the events as incomplete if this journal may lack some.
   Status doubt_events() EFS_REQUIRES(mutex_);
@@ -539,6 +541,11 @@ class Filesystem {
 
   /// Marks a regular file dirty and gives its container this size.
   Status set_size(std::uint64_t ino, std::uint64_t size) EFS_EXCLUDES(mutex_);
+  /// As commit_at_any_room(), of a record for which the journal and apply() need no memory.
+  Status commit_without_memory(const LostWrites& record) EFS_REQUIRES(mutex_);
+  /// Records that the file, which was truncated to nothing, lacks no writes any more. Without
+  /// effect if its number of lost writes is not that of `before` the truncation.
+  Status forget_lost_writes(std::uint64_t ino, std::uint32_t before) EFS_EXCLUDES(mutex_);
   /// Commits the new attributes, then gives them to the container. Clears capabilities after a
   /// change of the owner.
   Status record_change(const Caller& caller, Inode& target, const AttributeChange& change)

@@ -141,10 +141,19 @@ void Filesystem::record_missing_events() {
   compact_at_ = std::max(options_.smallest_compaction, 2 * journal_->size());
 }
 
-/// A store that is full can be opened: takes the room of removals.
+/// Other records fail until this room is there again: set_reserve() need not find it now.
 Status Filesystem::commit_at_any_room(const Record& record) {
-  const Status done = commit(0, record);
-  return is_full(done) ? commit(0, record, -size_of(record)) : done;
+  Status done = commit(0, record);
+  if (!is_full(done)) {
+    return done;
+  }
+  const std::uint64_t reserve = journal_->reserve();
+  const std::uint64_t size = store::Journal::record_size(scratch_.size());  // of this record
+  done = commit(0, record, -static_cast<std::int64_t>(size));
+  if (done) {
+    (void)journal_->set_reserve(reserve);
+  }
+  return done;
 }
 
 /// After a failed sync or append of an earlier process, its later exports have no record. Power

@@ -243,13 +243,25 @@ struct SetContent {
   }
 };
 
+/// The content of this regular file lacks writes that a program believes done (`lacks` 1), or
+/// nothing any more: it was truncated to nothing since (0).
+struct LostWrites {
+  std::uint64_t ino = 0;
+  std::uint8_t lacks = 0;
+
+  template <typename F>
+  void fields(F&& f) {
+    f(ino, lacks);
+  }
+};
+
 /// The index of an alternative is its type on the medium. Only append alternatives; never reorder
 /// them.
 using Record =
     std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes,
                  NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone,
                  SetContent, ledger::Announced, ledger::Exported, ledger::Removed, ledger::Imported,
-                 ledger::DirectoryGiven, ledger::Missed>;
+                 ledger::DirectoryGiven, ledger::Missed, LostWrites>;
 
 /// The first level of the format, and the level that this efs has. A record states the level that
 /// its reader needs. A new type, or a new field behind the others (see record_fields.hpp), is a new
@@ -258,7 +270,7 @@ using Record =
 inline constexpr std::uint8_t first_level = 4, record_level = 5;
 
 /// Of the events of the ledger: a reader that skipped one could take another user's file for this
-/// store's.
+/// store's. And of LostWrites: a reader that skipped it would export a file with a hole.
 inline constexpr std::uint8_t ledger_level = 5;
 
 /// Reserved for SetContent. This efs has its type and Namespace::apply() for it, but its file

@@ -109,6 +109,9 @@ class Journal {
   /// Sets the reserved space; allocated on return. ENOSPC: as much as possible is reserved.
   Status set_reserve(std::uint64_t bytes);
 
+  /// Bytes that are reserved for later releases.
+  std::uint64_t reserve() const { return reserved_; }
+
   /// Returns when all records survive power loss, as far as the store can promise this.
   Status sync() { return file_->sync(); }
 

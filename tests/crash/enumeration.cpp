@@ -61,7 +61,8 @@ std::string line_of(const fs::Inode& inode, const std::string& name) {
   std::ostringstream line;
   line << name << " ino " << inode.ino << " mode " << std::oct << inode.mode << std::dec
        << " owner " << inode.uid << ":" << inode.gid << " links " << inode.nlink
-       << (inode.dirty ? " dirty" : "") << times_of(inode);
+       << (inode.dirty ? " dirty" : "") << (inode.lost_writes > 0 ? " lacks writes" : "")
+       << times_of(inode);
   if (inode.rdev != 0) {
     line << " device " << inode.rdev;
   }

@@ -266,9 +266,10 @@ std::string text_of(const fs::Inode& inode) {
   const fs::InodeExtra& extra = inode.extra ? *inode.extra : none;
   // a root is never staged in
   const auto& origin = inode.ino == fs::root_ino ? none.origin : extra.origin;
-  std::string text = row("inode", inode.ino, inode.rdev, inode.mode, inode.uid, inode.gid,
-                         inode.nlink, inode.dirty, inode.settled, text_of(inode.atime),
-                         text_of(inode.mtime), text_of(inode.ctime), text_of(inode.btime));
+  std::string text =
+      row("inode", inode.ino, inode.rdev, inode.mode, inode.uid, inode.gid, inode.nlink,
+          inode.dirty, inode.settled, inode.lost_writes, text_of(inode.atime), text_of(inode.mtime),
+          text_of(inode.ctime), text_of(inode.btime));
   text += row(extra.target, text_of(origin), origin ? extra.origin_path : "", text_of(extra.saved),
               extra.saved ? extra.saved_path : "", extra.saved_as_staged, extra.parts,
               static_cast<int>(extra.keep));

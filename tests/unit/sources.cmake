@@ -80,6 +80,7 @@ set(sources
   fs/gone_test.cpp
   fs/known_directories_test.cpp
   fs/ledger_log_test.cpp
+  fs/lost_writes_test.cpp
   fs/mapped_file_test.cpp
   fs/open_table_test.cpp
   fs/record_test.cpp

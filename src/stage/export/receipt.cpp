@@ -513,10 +513,12 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   const auto left = totals.failed + totals.conflict + totals.not_saved;
   const auto unreadable = count_unreadable(receipt);
   if (unreadable > 0) {
-    text += std::to_string(unreadable) +
-            " results cannot be read from the buffer: their containers are gone or unreadable, or "
-            "power loss took their content. If you have the containers, restore them, then " +
-            receipt.way_out + " " + escaped(receipt.job) + "\n";
+    text +=
+        std::to_string(unreadable) +
+        " results cannot be read from the buffer: their containers are gone or unreadable, they "
+        "lack data that the buffer could not take, or power loss took their content. If you have "
+        "the containers, restore them, then " +
+        receipt.way_out + " " + escaped(receipt.job) + "\n";
   }
   if (left > receipt.lost + unreadable) {
     text += std::to_string(left - receipt.lost - unreadable) + " results (" +
