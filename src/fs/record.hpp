@@ -284,8 +284,9 @@ std::uint64_t inode_of(const Record& record);
 void encode(const Record& record, std::vector<std::byte>& out);
 
 /// Reads a record of a journal of this version, as a reader of `level`. nullopt: a type of a newer
-/// efs, which this one may skip. EPROTO if the bytes are not a record. EPROTONOSUPPORT with a text
-/// if only a reader of a higher level can carry it out. Tests read higher levels than record_level.
+/// efs, which this one may skip. EPROTO if the bytes are not a record, or if the record states a
+/// level at which its type did not exist. EPROTONOSUPPORT with a text if only a reader of a higher
+/// level can carry it out. Tests read higher levels than record_level.
 Result<std::optional<Record>> decode(std::span<const std::byte> bytes,
                                      std::uint32_t version = store::journal_version,
                                      std::uint8_t level = record_level);

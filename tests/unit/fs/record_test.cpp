@@ -138,6 +138,23 @@ TEST_CASE("a record states its level; that of a content is the next one: this ef
   }
 }
 
+TEST_CASE("a record that states a level at which its type did not exist is refused") {
+  for (const auto& record : examples()) {
+    INFO(record.index());
+    auto bytes = bytes_of(record);
+    const auto needs = std::to_integer<unsigned>(bytes[1]);
+    for (unsigned level = 0; level < needs; ++level) {
+      bytes[1] = static_cast<std::byte>(level);
+      const auto read = decode_all(bytes);
+      REQUIRE_FALSE(read);
+      CHECK(read.error().code == EPROTO);
+      CHECK(read.error().what.contains("has level " + std::to_string(level)));
+    }
+    bytes[1] = static_cast<std::byte>(content_level);  // a later level, with news to its fields
+    CHECK(decode_all(bytes));
+  }
+}
+
 TEST_CASE("a record of version 3 has no level, and its exact length") {
   for (const auto& record : examples()) {
     INFO(record.index());
