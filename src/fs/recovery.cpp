@@ -32,15 +32,13 @@ std::uint64_t reserve_for(const Namespace& names) {
 
 // Bytes of a journal that begins with a snapshot of these names, with the space for their removal.
 std::uint64_t snapshot_size(const Namespace& names) {
-  std::uint64_t bytes = sizeof(store::JournalHeader) + reserve_for(names);
+  std::uint64_t records = 0;
   names.snapshot([&](const Record& record) {
     std::vector<std::byte> payload;
     encode(record, payload);
-    bytes += store::Journal::record_size(payload.size());
+    records += store::Journal::record_size(payload.size());
   });
-  names.for_each_name(
-      [&](const Inode&, const std::string& name, const Inode&) { bytes += removal_size(name); });
-  return (bytes / store::journal_chunk + 1) * store::journal_chunk;
+  return store::Journal::file_size(records, reserve_for(names));
 }
 
 // A start cannot write the journal in the present format.

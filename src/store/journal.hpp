@@ -143,6 +143,11 @@ class Journal {
   /// Returns the bytes that a record with `payload` bytes uses in the file.
   static std::uint64_t record_size(std::size_t payload);
 
+  /// Returns the bytes of the file of a journal whose records use `records` bytes, with this
+  /// reserve. A journal of several chunks may need one more, for what its records leave at their
+  /// ends.
+  static std::uint64_t file_size(std::uint64_t records, std::uint64_t reserve);
+
  private:
   Journal() = default;
   static Result<Journal> make_beside(std::shared_ptr<Medium> medium, const std::string& name,

@@ -351,6 +351,35 @@ TEST_CASE("a start without room to write a journal of format 3 anew says what it
   CHECK(told > 0);
 }
 
+TEST_CASE("the room that a start asks for is that of the journal that it writes", "[crash]") {
+  for (const int names : {1, 5500}) {
+    INFO(names);
+    test::SimWorld world(Durability::page, 1);
+    test::SimBackend backend(world);
+    {
+      const auto filesystem = open_on(backend, world, false);
+      const std::string stem(200, 'n');
+      for (int i = 0; i < names; ++i) {
+        REQUIRE(filesystem->make_symlink({}, fs::root_ino, stem + std::to_string(10'000 + i), "t"));
+      }
+      REQUIRE(filesystem->fsync_metadata());
+    }
+    test::make_format_3(world);
+    std::string told;
+    for (std::uint64_t n = 1; !told.contains("must be written anew"); ++n) {
+      world.fail_call(n, ENOSPC);
+      const auto opened = Filesystem::open(
+          backend, {.medium = std::make_shared<test::SimMedium>(world), .after_power_loss = false});
+      REQUIRE_FALSE(opened);
+      told = describe(opened.error());
+    }
+    world.fail_call(0);
+    REQUIRE(open_on(backend, world, false));
+    const auto written = world.files.at("journal")->size >> 20U;
+    CHECK(told.contains("needs " + std::to_string(written) + " MiB:"));
+  }
+}
+
 TEST_CASE("a successor that cannot write the journal anew changes nothing more", "[crash]") {
   for (const bool takeover : {true, false}) {
     test::SimWorld world(Durability::page, 1);
