@@ -169,7 +169,6 @@ class JobStore final : public BufferAccess, public StatusSource {
   void record_merge_start();
   void record_mount_point();
   fs::Filesystem::Options files_options(mode_t root_mode, bool same_boot) const;
-  std::unexpected<Error> not_opened(const Error& error) const;
   Status refuse_changed_contents();
   Status take_after_root_dir(gid_t gid);
   void report_recovery();
@@ -205,5 +204,9 @@ class JobStore final : public BufferAccess, public StatusSource {
   mutable Mutex mutex_;                      // rank 90 (leaf)
   std::string lost_ EFS_GUARDED_BY(mutex_);  // text about losses of an earlier instance
 };
+
+/// The error of a start that cannot open the files of this store. `is_left`: an earlier instance
+/// left it, so the text says how to look at the damage, if the error may come from damage.
+std::unexpected<Error> not_opened(const std::string& store, bool is_left, const Error& error);
 
 }  // namespace efs::daemon

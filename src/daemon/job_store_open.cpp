@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "config/mount_options.hpp"
 #include "daemon/job_store.hpp"
 #include "fs/acl.hpp"
@@ -250,14 +251,12 @@ fs::Filesystem::Options JobStore::files_options(mode_t root_mode, bool same_boot
           .opens = options_.opens};
 }
 
-std::unexpected<Error> JobStore::not_opened(const Error& error) const {
-  const bool may_be_damaged =
-      store_.left && error.code != EPROTONOSUPPORT && error.code != ENOSPC && error.code != ENOMEM;
-  return fail(error.code,
-              store_.path + ": " + describe(error) +
-                  (may_be_damaged ? "; see the damage: efs check-image " + store_.path +
-                                        "; export what is left: efs salvage " + store_.path
-                                  : ""));
+std::unexpected<Error> not_opened(const std::string& store, bool is_left, const Error& error) {
+  const bool may_be_damaged = is_left && error.code != EPROTONOSUPPORT && !is_shortage(error.code);
+  return fail(error.code, store + ": " + describe(error) +
+                              (may_be_damaged ? "; see the damage: efs check-image " + store +
+                                                    "; export what is left: efs salvage " + store
+                                              : ""));
 }
 
 // A start on an earlier instance's store and a takeover replay the same journal. Only in a takeover
@@ -275,7 +274,7 @@ Status JobStore::open_files(bool made_mount_dir) {
   auto filesystem =
       fs::Filesystem::open(*store_.backend, files_options(root.st_mode & 07777, same_boot));
   if (!filesystem) {
-    return not_opened(filesystem.error());
+    return not_opened(store_.path, store_.left, filesystem.error());
   }
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());

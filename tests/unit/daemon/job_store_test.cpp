@@ -116,5 +116,18 @@ TEST_CASE("a takeover finds the end that a dead worker recorded", "[daemon][stor
   it.store.close(no_session);
 }
 
+TEST_CASE("a start that lacks space, memory or descriptors speaks of no damage",
+          "[daemon][store]") {
+  for (const int code : {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EPROTONOSUPPORT}) {
+    const auto error = not_opened("/store", true, {code, "the cause"}).error();
+    CHECK(error.code == code);
+    CHECK(error.what == "/store: the cause");
+  }
+  CHECK(not_opened("/store", true, {EUCLEAN, "the cause"}).error().what ==
+        "/store: the cause; see the damage: efs check-image /store; export what is left: efs "
+        "salvage /store");
+  CHECK(not_opened("/store", false, {EIO, "the cause"}).error().what == "/store: the cause");
+}
+
 }  // namespace
 }  // namespace efs::daemon
