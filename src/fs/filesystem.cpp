@@ -81,6 +81,11 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
     own_opens = std::move(*made);
   }
   std::unique_ptr<Filesystem> fs(new Filesystem(backend, options, std::move(own_opens)));
+  // Here, not where the table is made: the supervisor has no log yet.
+  if (const std::size_t slots = fs->opens_.slots();
+      !options.read_only && slots < OpenTable::usual_slots) {
+    log::warn("event=opens_limited files={} reason=\"no memory for a larger table\"", slots);
+  }
   if (!options.takeover) {
     fs->opens_.clear();
   }
