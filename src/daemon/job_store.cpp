@@ -18,7 +18,7 @@
 #include "image/image.hpp"
 #include "image/removal.hpp"
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/merging_publisher.hpp"
 
 namespace efs::daemon {
 
@@ -78,8 +78,8 @@ std::uint64_t JobStore::spare_in_cache() {
              : 0;
 }
 
-stage::PfsIo& JobStore::results_pfs() {
-  return merging_ ? *merging_ : stage::posix_pfs();
+stage::Publisher& JobStore::publisher() {
+  return merging_ ? *merging_ : stage::guarded_publisher();
 }
 
 Status JobStore::begin_merging(bool made_mount_dir) {
@@ -94,7 +94,7 @@ Status JobStore::begin_merging(bool made_mount_dir) {
   EFS_TRY(write_manifests_as(
       {.made_mount_dir = made_mount_dir, .journal_to = filesystem_->durable_records()}));
   EFS_TRY(open_placed());
-  merging_ = stage::merging_pfs(config_.merge_since, stage::saved_copies(*items));
+  merging_ = stage::merging_publisher(config_.merge_since, stage::saved_copies(*items));
   return {};
 }
 

@@ -22,7 +22,7 @@
 #include "image/manifest.hpp"
 #include "stage/import/reuse.hpp"
 #include "stage/pfs/opened_directories.hpp"
-#include "stage/pfs/pfs_io.hpp"
+#include "stage/pfs/publisher.hpp"
 #include "stage/versions/placed_names.hpp"
 
 namespace efs::daemon {
@@ -115,8 +115,8 @@ class JobStore final : public BufferAccess, public StatusSource {
 
   stage::PlacedNames* placed() { return placed_.get(); }
 
-  /// The PFS for results. With several nodes it never replaces another node's results.
-  stage::PfsIo& results_pfs();
+  /// How results get their names. With several nodes it never replaces another node's results.
+  stage::Publisher& publisher();
 
   bool is_merging() const { return merging_ != nullptr; }
 
@@ -192,7 +192,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   // names of results that may collide with other files; uses filesystem_
   std::unique_ptr<stage::PlacedNames> placed_;
   // for a job on several nodes, or since a stop with merge
-  std::unique_ptr<stage::PfsIo> merging_;
+  std::unique_ptr<stage::Publisher> merging_;
   bool made_mount_dir_ = false;
   std::atomic<bool> has_files_{false};
   std::atomic<bool> is_published_{false};

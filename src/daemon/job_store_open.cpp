@@ -20,7 +20,7 @@
 #include "image/image.hpp"
 #include "stage/export/results_tree.hpp"
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/merging_publisher.hpp"
 #include "stage/plan/results_dir.hpp"
 #include "stage/resume/booking.hpp"
 
@@ -177,7 +177,7 @@ Status JobStore::open_placed() {
 // A salvage or a killed stop has not updated the ledger.
 Status JobStore::book_what_is_out() {
   fs::Staging staging(*filesystem_);
-  stage::Booking booking(config_, staging, results_pfs(), placed_.get());
+  stage::Booking booking(config_, staging, stage::posix_pfs(), publisher(), placed_.get());
   const auto before = image::job_of(store_.metadata.get(), store_.manifest);
   EFS_TRY(booking.forget_renamed(before ? &*before : nullptr));
   booking.salvaged();
@@ -199,7 +199,7 @@ Status JobStore::open_merging() {
     own = stage::saved_copies(*items);
     std::ranges::copy(placed_->copies(), std::back_inserter(own));
   }
-  merging_ = stage::merging_pfs(config.merge_since, own);
+  merging_ = stage::merging_publisher(config.merge_since, own);
   return {};
 }
 
@@ -315,10 +315,11 @@ void JobStore::restore_opened_directories() {
   if (results.empty() || !opened_->has_any_of_before()) {
     return;
   }
-  if (!results_pfs().lstat(AT_FDCWD, results) || !stage::check_mounted(config_, results_pfs())) {
+  auto& pfs = stage::posix_pfs();
+  if (!pfs.lstat(AT_FDCWD, results) || !stage::check_mounted(config_, pfs)) {
     return;
   }
-  stage::ResultsTree tree(results_pfs(), opened_.get());
+  stage::ResultsTree tree(pfs, opened_.get());
   Status shut = tree.open(results);
   if (shut) {
     shut = tree.restore_access(false);  // a missing directory may only be not mounted yet

@@ -82,19 +82,20 @@ TransferService::TransferService(Parts parts)
       throttle_(stage::pace_of(its_.config)),
       unloaded_(its_.directory + "/unloaded") {}
 
-stage::Options TransferService::options() const {
+stage::Options TransferService::options() {
   return {.workers = its_.config.workers,
           .transfer_size = its_.config.transfer_size,
           .partial_tag = stage::partial_tag_of(store::to_string(its_.store.id())),
           .has_a_past = its_.store.is_left() || may_have_left_partials_,
           .receipt_name = stage::receipt_name(its_.config.name),
           .placed = its_.store.placed(),
+          .publisher = &its_.store.publisher(),
           .opened = its_.store.opened(),
           .cache = its_.store.cache()};
 }
 
-stage::PacedPfs TransferService::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) {
-  return {pfs, stage::pace_of(its_.config), throttle_, cancel};
+stage::PacedPfs TransferService::paced_pfs(const std::atomic<bool>& cancel) {
+  return {stage::posix_pfs(), stage::pace_of(its_.config), throttle_, cancel};
 }
 
 Json TransferService::load(const stage::LoadRequest& what, stage::Progress& progress) {
@@ -116,7 +117,7 @@ Json TransferService::unload(const stage::UnloadRequest& what, stage::Progress& 
 Json TransferService::unload_until(const stage::UnloadRequest& what, stage::Progress& progress,
                                    const SlotLimits& limits) {
   fs::Staging staging(its_.store.files());
-  stage::PacedPfs pfs = paced_pfs(progress.cancel, its_.store.results_pfs());
+  stage::PacedPfs pfs = paced_pfs(progress.cancel);
   std::optional<SlotClient::Held> turn;
   stage::Options how = options();
   how.beside_programs = !limits.end;
@@ -150,7 +151,7 @@ std::function<Status(std::uint64_t)> TransferService::turn_for(
 // Only a stop without a deadline leaves `limits.end` empty.
 stage::Receipt TransferService::export_results(const SlotLimits& limits,
                                                std::optional<SlotClient::Held>& turn) {
-  stage::PacedPfs pfs = paced_pfs(its_.progress.cancel, its_.store.results_pfs());
+  stage::PacedPfs pfs = paced_pfs(its_.progress.cancel);
   fs::Staging staging(its_.store.files());
   const auto is_over = [this] {
     return its_.progress.cancel.load();
@@ -175,7 +176,8 @@ stage::Receipt TransferService::export_results(const SlotLimits& limits,
 
 void TransferService::book(const stage::Receipt& receipt) {
   fs::Staging staging(its_.store.files());
-  stage::Booking(its_.config, staging, its_.store.results_pfs(), its_.store.placed())
+  stage::Booking(its_.config, staging, stage::posix_pfs(), its_.store.publisher(),
+                 its_.store.placed())
       .saved(receipt);
 }
 

@@ -77,10 +77,9 @@ class TransferService final : public StatusSource, public LiveTransfers {
   void add_status(control::Json& status) override;
   /// The slowest files of the import by this process.
   std::vector<stage::TimedFile> slowest_inputs() const;
-  stage::Options options() const;
+  stage::Options options();
   /// Returns a PFS interface with the limits of the job file.
-  stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel,
-                            stage::PfsIo& pfs = stage::posix_pfs());
+  stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel);
 
  private:
   Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);

@@ -177,11 +177,14 @@ set(sources
   stage/pfs/existing_names_test.cpp
   stage/pfs/merge_contention_test.cpp
   stage/pfs/merge_test.cpp
+  stage/pfs/merging_publisher_test.cpp
   stage/pfs/name_claim_test.cpp
   stage/pfs/opened_directories_test.cpp
   stage/pfs/paced_pfs_test.cpp
   stage/pfs/patience_test.cpp
   stage/pfs/pfs_io_test.cpp
+  stage/pfs/publisher_test.cpp
+  stage/pfs/rename_test.cpp
   stage/pfs/spelling_test.cpp
   stage/plan/distribute_test.cpp
   stage/plan/follow_test.cpp

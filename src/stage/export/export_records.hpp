@@ -13,7 +13,10 @@ namespace efs::stage {
 class ExportRecords {
  public:
   explicit ExportRecords(const ExportContext& context)
-      : buffer_(context.buffer), pfs_(context.pfs), placed_(context.options.placed) {}
+      : buffer_(context.buffer),
+        pfs_(context.pfs),
+        publisher_(*context.options.publisher),
+        placed_(context.options.placed) {}
 
   /// Call just before the file with the attributes `copy` gets the name of the job. `is_shared`: as
   /// in AboutToName. A program may change the file at any time, and this process may die. Only this
@@ -35,6 +38,7 @@ class ExportRecords {
 
   ExportSource& buffer_;
   PfsIo& pfs_;
+  Publisher& publisher_;
   PlacedNames* const placed_;
 };
 

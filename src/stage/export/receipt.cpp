@@ -323,7 +323,7 @@ Status write_in(PfsIo& pfs, int directory, const NewText& file) {
     const fs::WalkItem none;
     return publish_partial(
         {.item = none, .directory = directory, .partial = partial, .name = file.name}, *written,
-        pfs);
+        pfs, replacing_publisher());
   }));
   if (auto synced = pfs.fsync(directory); !synced) {
     return with_context(synced.error(), "fsync of its directory");
