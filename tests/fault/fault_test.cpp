@@ -80,7 +80,8 @@ std::string listing(fs::Filesystem& filesystem) {
 // The files that a stage-out names as failed.
 std::string incomplete(fs::Filesystem& filesystem) {
   std::string text;
-  for (const auto& item : fs::Staging(filesystem).walk().value()) {
+  const auto items = fs::Staging(filesystem).walk().value();
+  for (const auto& item : items) {
     text += item.unreadable.empty() ? "" : item.path + ": " + item.unreadable + "\n";
   }
   return text;

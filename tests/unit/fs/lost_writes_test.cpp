@@ -146,13 +146,19 @@ TEST_CASE("a lost write is recorded on a full store, and takes no room from remo
 TEST_CASE("a file system that cannot record a lost write is read-only, and knows the file",
           "[fs][recovery]") {
   LossScene s;
-  const auto file = s.make("file");
+  std::vector<std::uint64_t> files;
+  for (int i = 0; i < 60; ++i) {  // the first ones find room
+    files.push_back(s.make("file" + std::to_string(i)));
+  }
   s.fill_journal();
   s.world.fail_call(1, EIO, true);
-  CHECK(s.filesystem->record_lost_write(file));
+  for (const auto file : files) {
+    CHECK(s.filesystem->record_lost_write(file));
+  }
   s.world.fail_call(0);
   CHECK(s.filesystem->failed());
-  CHECK(s.is_incomplete("file"));
+  CHECK(s.is_incomplete("file0"));
+  CHECK(s.is_incomplete("file59"));
   CHECK(s.filesystem->make_symlink({}, fs::root_ino, "new", "t").error().code == EROFS);
 }
 
