@@ -78,6 +78,26 @@ void fields_of(Is<Limit> auto& it, auto&& see) {
   see("ops", it.ops);
 }
 
+namespace {
+
+/// Collects the names of the fields of a struct.
+struct Names {
+  void operator()(const char* name, const auto& /*value*/) { all.emplace_back(name); }
+
+  void required(const char* name, const auto& /*value*/) { all.emplace_back(name); }
+
+  std::vector<std::string> all;
+};
+
+}  // namespace
+
+template <typename Request>
+std::vector<std::string> field_names(const Request& request) {
+  Names names;
+  fields_of(request, names);
+  return names.all;
+}
+
 std::string verb_of(const Json& request) {
   std::string verb;
   Reader{request}("verb", verb);
@@ -123,5 +143,18 @@ template List from_json(const Json&);
 template Explain from_json(const Json&);
 template Set from_json(const Json&);
 template Limit from_json(const Json&);
+
+template std::vector<std::string> field_names(const Status&);
+template std::vector<std::string> field_names(const Wait&);
+template std::vector<std::string> field_names(const WaitEnd&);
+template std::vector<std::string> field_names(const Stop&);
+template std::vector<std::string> field_names(const Load&);
+template std::vector<std::string> field_names(const Unload&);
+template std::vector<std::string> field_names(const WaitTask&);
+template std::vector<std::string> field_names(const Cancel&);
+template std::vector<std::string> field_names(const List&);
+template std::vector<std::string> field_names(const Explain&);
+template std::vector<std::string> field_names(const Set&);
+template std::vector<std::string> field_names(const Limit&);
 
 }  // namespace efs::control::requests
