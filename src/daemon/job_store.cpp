@@ -22,7 +22,7 @@
 
 namespace efs::daemon {
 
-using control::Json;
+namespace replies = control::replies;
 using Clock = std::chrono::steady_clock;
 
 namespace {
@@ -252,42 +252,45 @@ bool JobStore::use(const std::function<void(const OpenBuffer&)>& work) {
   return true;
 }
 
-void JobStore::add_status(Json& status) {
+void JobStore::add_status(replies::Status& status) {
   {
     MutexLock lock(mutex_);
     if (!lost_.empty()) {
-      status["lost_before"] = lost_;
+      status.lost_before = lost_;
     }
   }
   (void)use([&](const OpenBuffer& buffer) {
     const Space space = buffer.backend.space();
-    status["backend"] = buffer.backend.description();
-    status["capacity"] = space.capacity;
-    status["used"] = space.used;
-    status["available"] = space.available;
-    status["durability"] = name_of(weakest_durability(buffer.backend));
-    status["read_only"] = buffer.files.failed();
-    status["open_files"] = figures_of(buffer.files.open_files());
-    add_backends(status);
+    status.store = {.backend = buffer.backend.description(),
+                    .capacity = space.capacity,
+                    .used = space.used,
+                    .available = space.available,
+                    .durability = name_of(weakest_durability(buffer.backend)),
+                    .read_only = buffer.files.failed(),
+                    .open_files = figures_of(buffer.files.open_files()),
+                    .backends = figures_of_backends()};
   });
 }
 
-void JobStore::add_backends(Json& status) const {
+std::vector<replies::BackendFigures> JobStore::figures_of_backends() const {
+  std::vector<replies::BackendFigures> all;
   if (store_.backend->places() < 2) {
-    return;
+    return all;
   }
   for (unsigned place = 0; const auto& one : places()) {
     const Space its = one.backend.space();
-    status["backends"].push_back({{"id", one.id},
-                                  {"description", one.backend.description()},
-                                  {"capacity", its.capacity},
-                                  {"used", its.used},
-                                  {"available", its.available},
-                                  {"durability", name_of(one.backend.durability())},
-                                  {"journal", place == 0},
-                                  {"new_files", place == config_.new_files}});
+    all.push_back({.id = one.id,
+                   .description = one.backend.description(),
+                   .capacity = its.capacity,
+                   .used = its.used,
+                   .available = its.available,
+                   .durability = name_of(one.backend.durability()),
+                   .journal = place == 0,
+                   .new_files = place == config_.new_files,
+                   .io = {}});
     ++place;
   }
+  return all;
 }
 
 }  // namespace efs::daemon

@@ -159,7 +159,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   // -- for requests
 
   bool use(const std::function<void(const OpenBuffer&)>& work) override;
-  void add_status(control::Json& status) override;
+  void add_status(control::replies::Status& status) override;
 
  private:
   void open_cache();
@@ -179,7 +179,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   Status book_what_is_out();
   std::string record_contents(std::optional<Time> end);
   Status write_manifests_as(const Standing& standing) const;
-  void add_backends(control::Json& status) const;
+  std::vector<control::replies::BackendFigures> figures_of_backends() const;
 
   config::JobConfig& config_;
   const JobStoreOptions options_;

@@ -14,42 +14,49 @@
 
 namespace efs::daemon {
 
-using control::Json;
+namespace replies = control::replies;
 
 namespace {
 
-Json outcome_of(const stage::LoadReport& report) {
+replies::TaskOutcome outcome_of(const stage::LoadReport& report) {
   if (report.ok()) {
-    return control::result_line({{"files", report.files},
-                                 {"already", report.already},
-                                 {"bytes", report.bytes},
-                                 {"seconds", report.seconds}});
+    return {.ok = true,
+            .failure = {},
+            .loaded = replies::Loaded{.files = report.files,
+                                      .already = report.already,
+                                      .bytes = report.bytes,
+                                      .seconds = report.seconds},
+            .unloaded = {}};
   }
   Error error = report.failure->error;
   error.what = describe(error);
   if (!report.failure->path.empty()) {
     error.what = report.failure->path + ": " + error.what;
   }
-  return control::error_line(error);
+  return replies::failed_task(error);
 }
 
-Json outcome_of(const stage::Receipt& receipt, bool cancelled) {
+replies::TaskOutcome outcome_of(const stage::Receipt& receipt, bool cancelled) {
   const int exit = stage::exit_code(receipt);
-  Json line = exit == 0 ? control::result_line()
-                        : control::error_line({cancelled ? ECANCELED : stage::error_code(receipt),
-                                               stage::describe_unload(receipt), true},
-                                              exit);
-  line["summary"] = stage::describe_unload(receipt);
-  line["receipt"] = stage::to_json(receipt);
-  return line;
+  const std::string summary = stage::describe_unload(receipt);
+  replies::TaskOutcome outcome{
+      .ok = exit == 0,
+      .failure = {},
+      .loaded = {},
+      .unloaded = replies::Unloaded{.summary = summary, .receipt = stage::to_json(receipt)}};
+  if (exit != 0) {
+    outcome.failure = replies::failure_of(
+        {cancelled ? ECANCELED : stage::error_code(receipt), summary, true}, exit);
+  }
+  return outcome;
 }
 
 // The answer contains only the first ones; the receipt lists all.
-Json first_of(const std::vector<stage::PlanSkip>& skipped) {
+std::vector<replies::SkippedInput> first_of(const std::vector<stage::PlanSkip>& skipped) {
   constexpr std::size_t most = 100;
-  Json all = Json::array();
+  std::vector<replies::SkippedInput> all;
   for (const auto& skip : skipped | std::views::take(most)) {
-    all.push_back({{"path", skip.path}, {"reason", skip.reason}, {"vanished", skip.vanished}});
+    all.push_back({.path = skip.path, .reason = skip.reason, .vanished = skip.vanished});
   }
   return all;
 }
@@ -98,7 +105,8 @@ stage::PacedPfs TransferService::paced_pfs(const std::atomic<bool>& cancel) {
   return {stage::posix_pfs(), stage::pace_of(its_.config), throttle_, cancel};
 }
 
-Json TransferService::load(const stage::LoadRequest& what, stage::Progress& progress) {
+replies::TaskOutcome TransferService::load(const stage::LoadRequest& what,
+                                           stage::Progress& progress) {
   fs::Staging staging(its_.store.files());
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
   std::optional<SlotClient::Held> turn;
@@ -110,12 +118,14 @@ Json TransferService::load(const stage::LoadRequest& what, stage::Progress& prog
       what));
 }
 
-Json TransferService::unload(const stage::UnloadRequest& what, stage::Progress& progress) {
+replies::TaskOutcome TransferService::unload(const stage::UnloadRequest& what,
+                                             stage::Progress& progress) {
   return unload_until(what, progress, {});
 }
 
-Json TransferService::unload_until(const stage::UnloadRequest& what, stage::Progress& progress,
-                                   const SlotLimits& limits) {
+replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& what,
+                                                   stage::Progress& progress,
+                                                   const SlotLimits& limits) {
   fs::Staging staging(its_.store.files());
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
   std::optional<SlotClient::Held> turn;
@@ -192,17 +202,17 @@ void TransferService::add_earlier(stage::Receipt& receipt, const stage::Receipt*
                    [&](const std::string& path) { return staging.find(path).has_value(); });
 }
 
-void TransferService::add_status(Json& status) {
+void TransferService::add_status(replies::Status& status) {
   MutexLock lock(mutex_);
   if (const auto& in = staged_in_) {
-    status["staged_in"] = {{"files", in->files},
-                           {"bytes", in->bytes},
-                           {"bytes_read", in->bytes - in->bytes_reused},
-                           {"files_reused", in->files_reused},
-                           {"bytes_reused", in->bytes_reused},
-                           {"files_away", in->files_away},
-                           {"skipped", in->skipped.size()},
-                           {"skipped_first", first_of(in->skipped)}};
+    status.staged_in = {.files = in->files,
+                        .bytes = in->bytes,
+                        .bytes_read = in->bytes - in->bytes_reused,
+                        .files_reused = in->files_reused,
+                        .bytes_reused = in->bytes_reused,
+                        .files_away = in->files_away,
+                        .skipped = in->skipped.size(),
+                        .skipped_first = first_of(in->skipped)};
   }
 }
 

@@ -52,11 +52,13 @@ class TransferService final : public StatusSource, public LiveTransfers {
 
   // -- while programs run
 
-  control::Json load(const stage::LoadRequest& what, stage::Progress& progress) override;
-  control::Json unload(const stage::UnloadRequest& what, stage::Progress& progress) override;
+  control::replies::TaskOutcome load(const stage::LoadRequest& what,
+                                     stage::Progress& progress) override;
+  control::replies::TaskOutcome unload(const stage::UnloadRequest& what,
+                                       stage::Progress& progress) override;
   /// An unload of a stop with a deadline: exports in the order of the job file.
-  control::Json unload_until(const stage::UnloadRequest& what, stage::Progress& progress,
-                             const SlotLimits& limits);
+  control::replies::TaskOutcome unload_until(const stage::UnloadRequest& what,
+                                             stage::Progress& progress, const SlotLimits& limits);
 
   // -- the export
 
@@ -74,7 +76,7 @@ class TransferService final : public StatusSource, public LiveTransfers {
 
   // -- figures and tools
 
-  void add_status(control::Json& status) override;
+  void add_status(control::replies::Status& status) override;
   /// The slowest files of the import by this process.
   std::vector<stage::TimedFile> slowest_inputs() const;
   stage::Options options();

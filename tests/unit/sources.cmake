@@ -52,6 +52,7 @@ set(sources
   daemon/job_recorder_test.cpp
   daemon/job_state_test.cpp
   daemon/job_store_test.cpp
+  daemon/job_tasks_test.cpp
   daemon/job_watchers_test.cpp
   daemon/kept_figures_test.cpp
   daemon/mount_limits_test.cpp

@@ -11,8 +11,6 @@
 namespace efs::daemon {
 namespace {
 
-using control::Json;
-
 struct RecorderScene : scene::JobScene {
   RecorderScene() {
     put_input("a", "input");
@@ -62,16 +60,16 @@ TEST_CASE("the receipt is written to results-dir and replaces an earlier one els
   const stage::Receipt receipt = it.transfers.export_results({}, it.turn);
   const std::string results = it.config.results_dir;
   it.config.results_dir = it.path("none");
-  Json outcome = Json::object();
+  control::replies::Stopped outcome;
   CHECK_FALSE(it.recorder.write_receipt(receipt, outcome));
   const std::string second = it.path("instance") + "/receipt.json";
-  CHECK(outcome["receipt_file"] == second);
-  CHECK(outcome["summary"].get<std::string>().contains("The receipt could not be written"));
+  CHECK(outcome.receipt_file == second);
+  CHECK(outcome.summary.value().contains("The receipt could not be written"));
   CHECK(std::filesystem::exists(second));
   it.config.results_dir = results;
   CHECK(it.recorder.write_receipt(receipt, outcome));
-  CHECK(outcome["receipt_file"] == results + "/" + stage::receipt_name("scene"));
-  CHECK(std::filesystem::exists(outcome["receipt_file"].get<std::string>()));
+  CHECK(outcome.receipt_file == results + "/" + stage::receipt_name("scene"));
+  CHECK(std::filesystem::exists(outcome.receipt_file.value()));
   CHECK_FALSE(std::filesystem::exists(second));
 }
 
@@ -79,10 +77,10 @@ TEST_CASE("a job without results-dir has a summary and no receipt", "[daemon][re
   RecorderScene it;
   const stage::Receipt receipt = it.transfers.export_results({}, it.turn);
   it.config.results_dir.clear();
-  Json outcome = Json::object();
+  control::replies::Stopped outcome;
   CHECK(it.recorder.write_receipt(receipt, outcome));
-  CHECK(outcome.contains("summary"));
-  CHECK_FALSE(outcome.contains("receipt_file"));
+  CHECK(outcome.summary);
+  CHECK_FALSE(outcome.receipt_file);
 }
 
 TEST_CASE("the report lies beside the receipt, with the record of the job", "[daemon][receipt]") {
@@ -93,11 +91,11 @@ TEST_CASE("the report lies beside the receipt, with the record of the job", "[da
   REQUIRE(receipt.record);
   CHECK((receipt.record->job_file == "/jobs/scene.yaml" && receipt.record->takeovers == 3));
   CHECK(receipt.record->slowest_inputs.size() == 1);
-  Json outcome = Json::object();
+  control::replies::Stopped outcome;
   CHECK(it.recorder.write_receipt(receipt, outcome));
   it.recorder.write_report(receipt, {}, outcome);
   const std::string report = it.config.results_dir + "/" + stage::report_name("scene");
-  CHECK(outcome["report_file"] == report);
+  CHECK(outcome.report_file == report);
   CHECK(std::filesystem::exists(report));
   // the next stop wants none
   it.config.report = false;

@@ -10,7 +10,6 @@
 namespace efs::daemon {
 namespace {
 
-using control::Json;
 using scene::JobScene;
 using scene::OneStore;
 
@@ -31,18 +30,19 @@ TEST_CASE("requests use a store while programs do", "[daemon][store]") {
   CHECK_FALSE(it.store.use(count));
   it.store.publish();
   CHECK(it.store.use(count));
-  Json status;
+  control::replies::Status status;
   it.store.add_status(status);
-  CHECK((status["read_only"] == false && status.contains("capacity")));
-  CHECK_FALSE(status.contains("backends"));
+  REQUIRE(status.store);
+  CHECK((!status.store->read_only && status.store->capacity > 0));
+  CHECK(status.store->backends.empty());
   REQUIRE(it.store.places().size() == 1);
   CHECK(it.store.places().front().id == "nvml:/");
   it.store.close(no_session);
   CHECK_FALSE(it.store.use(count));
   CHECK(calls == 1);
-  status = Json::object();
+  status = {};
   it.store.add_status(status);
-  CHECK(status.empty());
+  CHECK(status == control::replies::Status{});
 }
 
 TEST_CASE("a store that is not kept is removed", "[daemon][store]") {

@@ -103,9 +103,10 @@ TEST_CASE("a refused mount names the directory", "[daemon][mount]") {
 TEST_CASE("status shows the session from its publication to its end", "[daemon][mount]") {
   MountScene it;
   const auto status = [&] {
-    Json json = {{"backends", {{{"id", "a"}}}}};
-    it.mount.add_status(json);
-    return json;
+    control::replies::Status filled;
+    filled.store.emplace().backends.emplace_back().id = "a";
+    it.mount.add_status(filled);
+    return to_json(filled);
   };
   CHECK(it.mount.daemon_reason().empty());
   it.open();
