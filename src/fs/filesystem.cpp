@@ -320,6 +320,7 @@ Status Filesystem::compact() try {
       &switched);
   if (done) {
     durable_ = std::max(durable_.load(), journal_->sequence());
+    still_marked_.clear();
     missed_since_.reset();  // the snapshot has all events that the former journal did not take
     restore_room_for_events();
   } else if (switched) {  // power loss could restore the old journal without the following records

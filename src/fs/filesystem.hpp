@@ -543,8 +543,9 @@ class Filesystem {
   Status set_size(std::uint64_t ino, std::uint64_t size) EFS_EXCLUDES(mutex_);
   /// As commit_at_any_room(), of a record for which the journal and apply() need no memory.
   Status commit_without_memory(const LostWrites& record) EFS_REQUIRES(mutex_);
-  /// Records that the file, which was truncated to nothing, lacks no writes any more. Without
-  /// effect if its number of lost writes is not that of `before` the truncation.
+  /// Records that the file, which was truncated to nothing, lacks no writes any more. On a full
+  /// store only this process knows, until a snapshot. Without effect if its number of lost writes
+  /// is not that of `before` the truncation.
   Status forget_lost_writes(std::uint64_t ino, std::uint32_t before) EFS_EXCLUDES(mutex_);
   /// Commits the new attributes, then gives them to the container. Clears capabilities after a
   /// change of the owner.
@@ -842,6 +843,8 @@ class Filesystem {
   // since when events of this process are missing in the journal
   std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);
   bool has_recorded_missed_ EFS_GUARDED_BY(mutex_) = false;  // the journal says so
+  // files that lack no writes, although the journal says that they do: see forget_lost_writes()
+  std::unordered_set<std::uint64_t> still_marked_ EFS_GUARDED_BY(mutex_);
   CompletedRequests completed_requests_ EFS_GUARDED_BY(mutex_);
 
   SpaceAccount space_;

@@ -28,7 +28,7 @@ std::int64_t size_of(const Record& record) {
 }
 
 bool is_full(const Status& done) {
-  return !done && done.error().code == ENOSPC;
+  return !done && (done.error().code == ENOSPC || done.error().code == EDQUOT);
 }
 
 }  // namespace
@@ -121,15 +121,24 @@ void Filesystem::record_missed_events(Nanoseconds since) {
   if (missed_since_ && *missed_since_ <= since && has_recorded_missed_) {
     return;
   }
+  if (refused_for_room_ != 0 && shortened_for_room()) {
+    return;  // the snapshot has the event
+  }
   missed_since_ = std::min(missed_since_.value_or(since), since);
+  has_recorded_missed_ = false;
   // This process misses nothing, so it does not apply the record. The journal has space for it as
   // for a removal.
   scratch_.clear();
   encode(ledger::Missed{*missed_since_}, scratch_);
   const auto size = static_cast<std::int64_t>(store::Journal::record_size(scratch_.size()));
-  const Status done = journal_ && !broken_ ? append_with_room(0, -size) : fail(EROFS);
-  has_recorded_missed_ = done.has_value() || done.error().code != ENOSPC;
-  if (!done && done.error().code != ENOSPC) {
+  const Status done = journal_ && !broken_ ? append(0, -size) : fail(EROFS);
+  has_recorded_missed_ = !is_full(done);
+  if (done || is_full(done)) {
+    return;
+  }
+  if (done.error().code == EIO) {
+    record_failed_append(done.error());
+  } else {
     record_failed_sync();  // see doubt_events()
   }
 }
@@ -147,11 +156,10 @@ Status Filesystem::commit_at_any_room(const Record& record) {
   if (!is_full(done)) {
     return done;
   }
-  const std::uint64_t reserve = journal_->reserve();
   const std::uint64_t size = store::Journal::record_size(scratch_.size());  // of this record
   done = commit(0, record, -static_cast<std::int64_t>(size));
   if (done) {
-    (void)journal_->set_reserve(reserve);
+    (void)journal_->set_reserve(journal_->reserve() + size);
   }
   return done;
 }

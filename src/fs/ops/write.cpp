@@ -47,6 +47,9 @@ bool Filesystem::record_lost_write(std::uint64_t ino) {
   if (inode == nullptr || !inode->is_regular() || inode->lost_writes++ > 0) {
     return false;
   }
+  if (still_marked_.erase(ino) > 0) {
+    return true;  // the journal says so
+  }
   const LostWrites record{.ino = ino, .lacks = 1};
   Status done = commit_at_any_room(record);
   if (!done && done.error().code == ENOMEM) {
@@ -81,11 +84,19 @@ Status Filesystem::forget_lost_writes(std::uint64_t ino, std::uint32_t before) {
     EFS_TRY((*container)->sync(false));
   }
   WriteLock lock(mutex_);
-  const Inode* inode = names_.find(ino);
+  Inode* inode = names_.find(ino);
   if (inode == nullptr || inode->lost_writes != before) {
     return {};
   }
-  return commit_at_any_room(LostWrites{.ino = ino, .lacks = 0});
+  // Without room the journal keeps the mark until a snapshot. A program that tries again and again
+  // would else use up the room of removals.
+  const Status done = commit(0, LostWrites{.ino = ino, .lacks = 0});
+  if (done || (done.error().code != ENOSPC && done.error().code != EDQUOT)) {
+    return done;
+  }
+  still_marked_.insert(ino);
+  inode->lost_writes = 0;
+  return {};
 }
 
 Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset,
