@@ -33,12 +33,26 @@ def speeds(bench, place, cpus):
             for text in said]
 
 
-def gains(bench, place, cpus):
-    """What two make together, by operation, divided by what one of them makes alone."""
+def one_and_two(bench, place, cpus):
+    """Operations a second of one of them alone, and of two together, by operation."""
     alone = [speeds(bench, place, [cpu])[0] for cpu in cpus]
     together = speeds(bench, place, cpus)
-    return {name: sum(one[name] for one in together) / statistics.mean(one[name] for one in alone)
+    return {name: (statistics.mean(one[name] for one in alone), sum(one[name] for one in together))
             for name in OPERATIONS}
+
+
+def print_table(seen):
+    """`seen`: the rounds by the name of the place."""
+    print(f"{'':25}" + "".join(f"{name:>9}" for name in OPERATIONS)
+          + f"{'creates/s, one, two':>24}")
+    for place, rounds in seen.items():
+        gains = {name: statistics.median(one[name][1] / one[name][0] for one in rounds)
+                 for name in OPERATIONS}
+        creates = [statistics.median(one["create"][count] for one in rounds) for count in (0, 1)]
+        goal = f"  goal of create {common.against_goal(gains['create'], GOAL)}"
+        print(f"{place:25}" + "".join(f"{gains[name]:9.2f}" for name in OPERATIONS)
+              + f"{creates[0]:12.0f}{creates[1]:12.0f}" + (goal if place.startswith("efs") else ""),
+              flush=True)
 
 
 def clients(bench):
@@ -57,13 +71,8 @@ def clients(bench):
         seen = {place.name: [] for place in found}
         for turn in range(bench.rounds):
             for place in common.rotated(found, turn):
-                seen[place.name].append(gains(bench, place, cpus))
-    print(f"{'':25}" + "".join(f"{name:>9}" for name in OPERATIONS))
-    for place, rounds in seen.items():
-        values = {name: statistics.median(one[name] for one in rounds) for name in OPERATIONS}
-        goal = f"  goal of create {common.against_goal(values['create'], GOAL)}"
-        print(f"{place:25}" + "".join(f"{values[name]:9.2f}" for name in OPERATIONS)
-              + (goal if place.startswith("efs") else ""), flush=True)
+                seen[place.name].append(one_and_two(bench, place, cpus))
+    print_table(seen)
 
 
 PARTS = {"clients": clients}
