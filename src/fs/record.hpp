@@ -269,8 +269,8 @@ using Record =
 /// lower level.
 inline constexpr std::uint8_t first_level = 4, record_level = 5;
 
-/// Of the events of the ledger: a reader that skipped one could take another user's file for this
-/// store's. And of LostWrites: a reader that skipped it would export a file with a hole.
+/// The level of the ledger's events: a reader that skipped one could take another user's file for
+/// this store's. And of LostWrites: a reader that skipped it would export a file with a hole.
 inline constexpr std::uint8_t ledger_level = 5;
 
 /// Reserved for SetContent. This efs has its type and Namespace::apply() for it, but its file

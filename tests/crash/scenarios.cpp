@@ -490,7 +490,7 @@ Step record_named(const std::string& path) {
           }};
 }
 
-// What an export does to a name that others may take; a stage-out syncs it after the names.
+// The events of an export to a name that others may take; a stage-out syncs it after the names.
 Step note_export(ledger::NameKey name) {
   return {"note the export of name " + std::to_string(name), [=](Life& life) {
             fs::LedgerLog log(life.filesystem);

@@ -39,8 +39,8 @@ Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino,
 }
 
 // The usual reason is a full store, so the record may take the room of removals: 48 bytes, once for
-// each file and each time that it is begun anew. Does not throw, because then the caller would
-// reply without the record.
+// each file until a snapshot. Does not throw, because then the caller would reply without the
+// record.
 bool Filesystem::record_lost_write(std::uint64_t ino) {
   WriteLock lock(mutex_);
   Inode* inode = names_.find(ino);

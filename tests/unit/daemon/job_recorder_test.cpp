@@ -4,14 +4,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 
-#include "support/fake_timers.hpp"
 #include "unit/daemon/fake_privileges.hpp"
 #include "unit/daemon/job_scene.hpp"
+#include "unit/daemon/stop_scene.hpp"
 
 namespace efs::daemon {
 namespace {
 
-struct RecorderScene : scene::JobScene {
+struct RecorderScene : scene::JobScene, scene::StopScene {
   RecorderScene() {
     put_input("a", "input");
     config.source = "/jobs/scene.yaml";
@@ -25,15 +25,6 @@ struct RecorderScene : scene::JobScene {
     one.store.close([] {});
   }
 
-  efs::test::FakeTimers timers;
-  stage::Progress progress;
-  Deadline deadline{timers,
-                    {.cut_export = [] {},
-                     .leave = [] {},
-                     .give_up =
-                         [] {
-                         }}};
-  StopCoordinator stops{{}, deadline, progress};
   SlotClient turns;
   std::optional<SlotClient::Held> turn;
   JobFacts facts{.config = config, .directory = path("instance"), .takeovers = 3};

@@ -9,8 +9,8 @@
 #include <optional>
 #include <thread>
 
-#include "support/fake_timers.hpp"
 #include "support/temp.hpp"
+#include "unit/daemon/stop_scene.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -26,7 +26,7 @@ StopRequest with_time() {
   return {.times = StopTimes::within(600, std::chrono::steady_clock::now())};
 }
 
-struct TasksScene {
+struct TasksScene : scene::StopScene {
   TasksScene() {
     (void)stops.enter(Event::planned);
     (void)stops.enter(Event::mounted);
@@ -51,15 +51,6 @@ struct TasksScene {
 
   std::string state_of(std::uint64_t id) { return tasks.get().look(id)->task_state; }
 
-  test::FakeTimers timers;
-  stage::Progress progress;
-  Deadline deadline{timers,
-                    {.cut_export = [] {},
-                     .leave = [] {},
-                     .give_up =
-                         [] {
-                         }}};
-  StopCoordinator stops{{}, deadline, progress};
   JobTasks tasks{stops};
   bool opened = false;
 };

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "support/fake_timers.hpp"
 #include "support/live_buffer.hpp"
 #include "support/temp.hpp"
 #include "unit/daemon/fake_privileges.hpp"
+#include "unit/daemon/stop_scene.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 using control::Json;
 using scene::FakePrivileges;
 
-struct MountScene {
+struct MountScene : scene::StopScene {
   MountScene() {
     config.name = "job";
     config.mount_dir = top.path() + "/mnt";
@@ -32,15 +32,6 @@ struct MountScene {
 
   efs::test::TempDirectory top;
   config::JobConfig config;
-  efs::test::FakeTimers timers;
-  stage::Progress progress;
-  Deadline deadline{timers,
-                    {.cut_export = [] {},
-                     .leave = [] {},
-                     .give_up =
-                         [] {
-                         }}};
-  StopCoordinator stops{{}, deadline, progress};
   FakePrivileges privileges;
   efs::test::LiveBuffer buffer;
   MountService mount{config, {}, privileges, stops};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one of several nodes may replace and remove in a directory of all.
+// The files that one of several nodes may replace and remove in a directory of all.
 #include "stage/pfs/merging_publisher.hpp"
 
 #include <fcntl.h>
