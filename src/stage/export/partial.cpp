@@ -326,8 +326,10 @@ Status link_partial(const LinkSource& from, const PartialJob& job, PfsIo& pfs, P
   if (!made) {
     return fail(made.error().code, "linking it: " + describe(made.error()));
   }
-  const auto now = pfs.lstat(job.directory, job.partial);
-  auto done = now ? give_name(job, *now, pfs, publisher, about_to) : std::unexpected(now.error());
+  Status done = with_partial(pfs, job.directory, job.partial, [&]() -> Status {
+    const auto now = pfs.lstat(job.directory, job.partial);
+    return now ? give_name(job, *now, pfs, publisher, about_to) : std::unexpected(now.error());
+  });
   if (done) {
     return done;
   }
