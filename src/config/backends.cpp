@@ -31,9 +31,14 @@ std::optional<BackendType> read_type(const Section& section, ProblemList& proble
 }
 
 void read_daxfs(const Section& section, Backend& backend, ProblemList& problems) {
-  if (backend.type == BackendType::dram && section.find("daxfs")) {
-    problems.add(section.mark_of("daxfs"), "'daxfs' has no meaning for a backend of type DRAM",
-                 "remove it, or set type: \"NVRAM-NVML\"");
+  if (backend.type == BackendType::dram) {
+    for (const char* key : {"daxfs", "require-dax"}) {
+      if (section.find(key)) {
+        problems.add(section.mark_of(key),
+                     in_quotes(key) + " has no meaning for a backend of type DRAM",
+                     "remove it, or set type: \"NVRAM-NVML\"");
+      }
+    }
     return;
   }
   if (backend.type == BackendType::fsdax) {

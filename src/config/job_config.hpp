@@ -58,6 +58,7 @@ struct Backend {
   // bytes: the largest part of a file that the daemon maps at a time
   std::uint64_t segment_size = 128u << 20;
   Enforce enforce = Enforce::advisory;
+  bool require_dax = false;  // fsdax: the start fails if the directory is not persistent memory
   // for a private tmpfs: huge pages within a file's size (tmpfs(5), huge=within_size)
   bool huge_pages = true;
 };

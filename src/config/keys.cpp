@@ -180,7 +180,7 @@ constexpr std::array<KeyOf<J>, 34> settings_table{{
 }};
 
 using B = Backend;
-constexpr std::array<KeyOf<B>, 7> backends_table{{
+constexpr std::array<KeyOf<B>, 8> backends_table{{
     {{"id", a_text, "", "how resources, output rules and new-files name the backend", mandatory},
      in<&B::id>()},
     {{"type", one_of(types_words), "", "the kind of storage", read_elsewhere}, in<&B::type>()},
@@ -189,6 +189,8 @@ constexpr std::array<KeyOf<B>, 7> backends_table{{
     {{"daxfs", a_path, "none", "directory that holds the data of a backend of type NVRAM-NVML",
       read_elsewhere},
      in<&B::daxfs>()},
+    {{"require-dax", one_of(yes_or_no), "", "refuse a daxfs that is not persistent memory"},
+     in<&B::require_dax>()},
     // least: some dozens for each file, or most writes would map anew; most: those of all open
     // files fit in the address space
     {{"segment-size", a_size(64 * KiB, 4 * GiB), "",

@@ -143,7 +143,7 @@ Result<std::unique_ptr<Backend>> open_member(const SetUp& how, unsigned number, 
   }
   settle_capacity(how, number, store, ground);
   member.kind = ground.options.kind;
-  auto backend = make_fsdax(std::move(ground.options));
+  auto backend = open_backend(how, number, ground);
   if (!backend) {
     return std::unexpected(backend.error());
   }
@@ -192,6 +192,19 @@ Result<std::unique_ptr<Backend>> add_member(const SetUp& how, unsigned number, S
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Backend>> open_backend(const SetUp& how, unsigned number, Ground& ground) {
+  auto backend = make_fsdax(std::move(ground.options));
+  const auto& wanted = how.config.backends[number];
+  if (!backend || !wanted.require_dax || how.takeover ||
+      (*backend)->durability() == Durability::cache_line) {
+    return backend;
+  }
+  return fail(EOPNOTSUPP, "backend " + wanted.id + " has 'require-dax: true', and " + wanted.daxfs +
+                              " is not persistent memory: its file system grants no mapping with "
+                              "MAP_SYNC; mount it with -o dax, name another daxfs, or remove "
+                              "require-dax");
+}
 
 bool was_over(const std::string& instance, const image::Manifest& own) {
   const UniqueFd directory(

@@ -25,6 +25,10 @@ Result<Ground> find_ground(const SetUp& how, unsigned number, bool must_be_there
 /// manifest. A backend of an earlier instance never shrinks.
 void settle_capacity(const SetUp& how, unsigned number, Store& store, Ground& ground);
 
+/// Opens backend `number`. Takes the options out of `ground`. Fails with EOPNOTSUPP if it must be
+/// persistent memory (require-dax) and is not. A successor in a takeover serves it as it is.
+Result<std::unique_ptr<Backend>> open_backend(const SetUp& how, unsigned number, Ground& ground);
+
 /// Adds the other backends of the job file to the first one, which `store` already contains. Fails
 /// with EEXIST if the stores left there belong to other backends, or if a backend has data that no
 /// journal describes.

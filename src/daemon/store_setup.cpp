@@ -210,7 +210,7 @@ Status finish(Ground ground, const SetUp& how, Store& store) {
     EFS_TRY(refuse_containers(data, store.path));
   }
   EFS_TRY(settle_whose(store, data));
-  auto backend = make_fsdax(std::move(ground.options));
+  auto backend = open_backend(how, 0, ground);
   if (!backend) {
     return std::unexpected(backend.error());
   }

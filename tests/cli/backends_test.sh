@@ -309,6 +309,21 @@ check 'start, where libpmem is told that all memory is persistent' env PMEM_IS_P
 check 'what a sync promises hangs on the kernel alone' json "$(status_of forced)" "d['durability'] != 'persistent memory'"
 check 'stop' "$EFS" stop --no-stage-out forced
 
+# --- require-dax ---
+refuses_dax() { # refuses_dax NAME BACKENDS
+  fresh "$1" "$2" 'resources: [ [ path: input ] ]'
+  check_exit "$1: a start that needs persistent memory refuses a disk" 1 "backend bulk has 'require-dax: true', and $S/dax is not persistent memory.*mount it with -o dax" "$EFS" start "$JOB"
+  check "$1: and leaves nothing" test -z "$(ls -A "$S/dax")" -a ! -e "$EFS_RUNTIME_DIR/$1"
+}
+mkdir -p "$S/dax"
+DAX="[ id: bulk, type: NVRAM-NVML, daxfs: $S/dax, require-dax: true, capacity: 64 MiB ]"
+refuses_dax dax-alone "backends: [ $DAX ]"
+refuses_dax dax-second "backends: [ [ id: fast, type: DRAM, capacity: 24 MiB ], $DAX ]"
+fresh dax-there "backends: [ $DAX ]" 'resources: [ [ path: input ] ]'
+check 'persistent memory is taken' env PMEM_IS_PMEM_FORCE=1 EFS_TEST_PMEM=1 "$EFS" start "$JOB"
+check 'and shown' json "$(status_of dax-there)" "d['durability'] == 'persistent memory'"
+check 'stop' "$EFS" stop --no-stage-out dax-there
+
 # --- the disk first, and new files in memory: a restart of the machine keeps the names and loses
 #     the data in memory ---
 DISK=$S/restart/disk; mkdir -p "$DISK"

@@ -194,6 +194,7 @@ TEST_CASE("backends that this version does not have") {
   check_backend("type", "NVRAM-DEVDAX", "'NVRAM-DEVDAX' is not supported yet", "NVRAM-NVML");
   check_backend("type", "NVRAM-DEVDAIX", "'NVRAM-DEVDAIX' is not supported yet");
   check_backend("daxfs", "/mnt/pmem", "'daxfs' has no meaning", "NVRAM-NVML");
+  check_backend("require-dax", "true", "'require-dax' has no meaning", "NVRAM-NVML");
 }
 
 TEST_CASE("backend ids are unique") {
