@@ -155,6 +155,7 @@ set(sources
   stage/export/hidden_directories_test.cpp
   stage/export/job_record_test.cpp
   stage/export/leftovers_test.cpp
+  stage/export/outgoing_test.cpp
   stage/export/receipt_check_test.cpp
   stage/export/receipt_test.cpp
   stage/export/result_attributes_test.cpp
