@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
 #include "fs/mapped_file.hpp"
-#include "fs/removing.hpp"
+#include "fs/removal_reserve.hpp"
 
 namespace efs::fs {
 namespace {
@@ -61,7 +61,8 @@ Filesystem::Filesystem(Backend& backend, const Options& options,
       opens_(own_opens_ ? *own_opens_ : *options.opens),
       names_(options.root_mode, options.uid, options.gid, clock_.now()),
       space_(backend),
-      room_(options.read_only ? nullptr : medium_) {}
+      zeros_(*this, backend, space_, removals_),
+      room_(*this, backend, options.read_only ? nullptr : medium_) {}
 
 Filesystem::~Filesystem() {
   remove_put_off();

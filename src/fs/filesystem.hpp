@@ -28,14 +28,17 @@
 #include "base/memory.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "fs/append_room.hpp"
 #include "fs/completed_requests.hpp"
 #include "fs/container_pool.hpp"
 #include "fs/emptied_files.hpp"
+#include "fs/free_zeros.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
 #include "fs/open_table.hpp"
 #include "fs/put_off_removals.hpp"
-#include "fs/room_ahead.hpp"
+#include "fs/quiet_files.hpp"
+#include "fs/removals.hpp"
 #include "fs/seal.hpp"
 #include "fs/space_account.hpp"
 #include "store/journal.hpp"
@@ -104,7 +107,7 @@ bool is_privilege(std::string_view xattr);
 
 /// Thread-safe. Errors are those that POSIX names. When a change returns success it is in the
 /// journal.
-class Filesystem {
+class Filesystem final : private QuietFiles {
  public:
   /// Switches for the ordering rules of src/store/README.md, one for each place where this class or
   /// its journal enforces a rule. All are on. The crash tests switch one off at a time to prove
@@ -181,7 +184,7 @@ class Filesystem {
   /// Opens the file system of the store's journal. Without a journal makes a new file system, or
   /// fails with ENOENT if `read_only`.
   static Result<std::unique_ptr<Filesystem>> open(Backend& backend, const Options& options);
-  ~Filesystem();
+  ~Filesystem() override;
 
   // Names gives the kernel one reference
   Result<Entry> lookup(std::uint64_t parent, const std::string& name);
@@ -287,7 +290,7 @@ class Filesystem {
 
   /// The container of an open file, for passthrough. EIO if the container is missing, because a
   /// program would take ENOENT for a missing name.
-  Result<std::shared_ptr<Container>> container(std::uint64_t ino) const;
+  Result<std::shared_ptr<Container>> container(std::uint64_t ino) const override;
   /// Files that a program may have mapped for writing, according to the counted opens.
   std::vector<std::uint64_t> may_be_mapped() const;
   /// Files that a program may have open for writing. Includes those.
@@ -347,13 +350,8 @@ class Filesystem {
     return done;
   }
 
-  /// Reserves room behind the end of a file that is open for writing, at most `bytes`: see
-  /// RoomAhead. Returns where it ends; EAGAIN: none is to be had. After the last close it is given
-  /// back.
-  Result<std::uint64_t> take_room(std::uint64_t ino, std::uint64_t bytes) EFS_EXCLUDES(mutex_);
-
-  /// True if the file may have more blocks than data.
-  bool has_room(std::uint64_t ino) const { return room_.has(ino); }
+  /// The room ahead of appends. It is given back after the last close.
+  AppendRoom& room() { return room_; }
 
   /// Waits for some milliseconds if a removed file counts as open, because the kernel may delay the
   /// RELEASE of a closed file. Returns false at once if there is none.
@@ -373,7 +371,7 @@ class Filesystem {
   /// True if removed files hold space that programs may soon need. Call free_removed() then as soon
   /// as possible.
   bool owes_space() {
-    return (removing_ > 0 || space_.owes(SpaceAccount::smallest)) &&
+    return (removals_.any_running() || space_.owes(SpaceAccount::smallest)) &&
            space_.level() != SpaceAccount::Level::ample;
   }
 
@@ -433,6 +431,8 @@ class Filesystem {
   void look_for_failed_sync();
   Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
   void rebuild_reserve() EFS_REQUIRES(mutex_);
+  /// Gives back the room for appends that an earlier process left; a takeover inherits it.
+  void settle_rooms() EFS_REQUIRES(mutex_);
   void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   /// Counts what the predecessor's clients have open.
   void inherit_opens() EFS_REQUIRES(mutex_);
@@ -723,61 +723,17 @@ class Filesystem {
            inode.ino >= first_own_;
   }
 
-  /// Call when the last writer has closed the file. Frees the file's zero pages if they take space,
-  /// or leaves the file for free_zeros_left(). Does not throw.
-  void free_zeros(std::uint64_t ino) EFS_EXCLUDES(mutex_);
-
-  struct Zeros {
-    bool freed = false;  // some
-    bool left = false;   // there may be more zero pages
-  };
-
-  /// `tries`: the attempts to prove that no program can write, a millisecond apart.
-  Zeros free_zeros_of(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
-  /// Tries again with the files that free_zeros() left, because a program may write to them or time
-  /// was short. Returns true if space was freed.
-  bool free_zeros_left() EFS_EXCLUDES(mutex_);
-  void leave_zeros(std::uint64_t ino) EFS_EXCLUDES(mutex_);
-  /// Proves that no program can write to a file, and returns the file's Inode::edits of that
-  /// moment. Returns nothing without a proof.
-  std::optional<std::uint64_t> prove_no_writer(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
-
-  struct Run {
-    std::uint64_t offset = 0, length = 0;  // bytes
-  };
-
-  Result<std::uint64_t> reserve_room(std::uint64_t ino, MappedFile& content, const Space& space,
-                                     std::uint64_t bytes) EFS_REQUIRES_SHARED(mutex_);
-  /// Call after a close. Gives back the room of a file that no program can write to. Does not
-  /// throw.
-  void settle_room(std::uint64_t ino) EFS_EXCLUDES(mutex_);
-  /// Returns true if space was freed. `tries`: as for free_zeros_of(). Throws std::bad_alloc.
-  bool give_back_room(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
-  /// That of all files; returns true if space was freed.
-  bool give_back_rooms() EFS_EXCLUDES(mutex_);
-  /// The pages of the room that no program has written.
-  static std::vector<Run> unused(MappedFile& content, const RoomAhead::Room& room,
-                                 std::uint64_t size);
-  /// True if nothing is left to do.
-  bool settle_left_room(std::uint64_t ino) EFS_REQUIRES(mutex_);
-  /// Gives back what an earlier process left; a takeover inherits it.
-  void settle_rooms() EFS_REQUIRES(mutex_);
-
-  class ZeroPages;
-
-  /// Frees the pages `zeros` of a file. No program could write to the file when its edits were
-  /// `edits`, and the pages were seen to be zero after that. EAGAIN if a program may have written
-  /// since.
-  Status punch(std::uint64_t ino, std::uint64_t edits, MappedFile& content,
-               std::span<const Run> zeros) EFS_EXCLUDES(mutex_);
-  /// Frees all zero pages. `proof`: the result of prove_no_writer().
-  Zeros punch_all(std::uint64_t ino, std::uint64_t proof) EFS_EXCLUDES(mutex_);
-
-  /// Counts a running removal. A thread that needs its space waits for it (free_removed()).
-  class Removing;
-  void wait_for_removals() const;
-  /// Opens a regular file's content for the daemon's own I/O path.
-  Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
+  // QuietFiles
+  Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino) override;
+  bool is_closed(std::uint64_t ino) const override EFS_EXCLUDES(mutex_);
+  bool is_closed_with_zeros(std::uint64_t ino) const override EFS_EXCLUDES(mutex_);
+  Status while_open(std::uint64_t ino, const std::function<Status(MappedFile&)>& use) override
+      EFS_EXCLUDES(mutex_);
+  std::optional<std::uint64_t> prove_no_writer(std::uint64_t ino, int tries) override
+      EFS_EXCLUDES(mutex_);
+  Status punch(std::uint64_t ino, std::uint64_t proof, MappedFile& content,
+               std::span<const Run> runs) override EFS_EXCLUDES(mutex_);
+  void space_given_back(std::uint64_t ino) override;
 
   Backend& backend_;
   const Options options_;
@@ -820,8 +776,6 @@ class Filesystem {
     std::uint64_t ino;
   };
 
-  // files for free_zeros_left()
-  std::unordered_set<std::uint64_t> zeros_left_ EFS_GUARDED_BY(mutex_);
   // this process made the inodes from this number on
   std::uint64_t first_own_ EFS_GUARDED_BY(mutex_) = 0;
   // containers that staging uses. Staging reads their times without the namespace lock, but
@@ -848,16 +802,14 @@ class Filesystem {
   CompletedRequests completed_requests_ EFS_GUARDED_BY(mutex_);
 
   SpaceAccount space_;
-  // removals and truncations that may have freed space or will
-  std::atomic<std::uint64_t> removals_{0};
+  Removals removals_;  // a thread that needs their space waits for them: free_removed()
   std::atomic<std::uint64_t> freed_up_to_{0};  // removals_ when free_removed() was last begun
   std::atomic<std::uint64_t> times_freed_{0};  // how often free_removed() has ended
   std::atomic<std::uint64_t> awaited_{0};      // removals_ at the last await_removed()
-  std::atomic<std::uint32_t> removing_{0};     // see Removing
 
-  RoomAhead room_;
-  std::atomic_flag settling_room_;  // a thread waits in settle_room()
-  ContainerPool pool_;              // rank 33
+  FreeZeros zeros_;
+  AppendRoom room_;
+  ContainerPool pool_;  // rank 33
   PutOffRemovals put_off_;
 
   Mutex files_mutex_;  // rank 30

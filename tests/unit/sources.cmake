@@ -86,10 +86,12 @@ set(sources
   fs/open_table_test.cpp
   fs/record_test.cpp
   fs/recovery_test.cpp
+  fs/removals_test.cpp
   fs/room_ahead_test.cpp
   fs/segment_tree_test.cpp
   fs/staging_live_test.cpp
   fs/takeover_test.cpp
+  fs/zero_pages_test.cpp
   fuse/adapter_test.cpp
   fuse/backing_test.cpp
   fuse/counters_test.cpp
