@@ -291,7 +291,7 @@ Status Filesystem::compact() try {
   const Status done = journal_->replace(
       [this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
         Status status;
-        auto reserve = static_cast<std::int64_t>(room_for_events_);
+        auto reserve = static_cast<std::int64_t>(event_room_.bytes());
         names_.snapshot([&](const Record& record) {
           if (!status) {
             return;
@@ -322,8 +322,10 @@ Status Filesystem::compact() try {
   if (done) {
     durable_ = std::max(durable_.load(), journal_->sequence());
     still_marked_.clear();
-    missed_since_.reset();  // the snapshot has all events that the former journal did not take
-    restore_room_for_events();
+    missed_events_.clear();  // the snapshot has all events that the former journal did not take
+    if (event_room_.is_short()) {
+      event_room_.restore(*journal_, reserve_for_removals());
+    }
   } else if (switched) {  // power loss could restore the old journal without the following records
     broken_ = true;
     record_failed_sync();

@@ -32,6 +32,7 @@
 #include "fs/completed_requests.hpp"
 #include "fs/container_pool.hpp"
 #include "fs/emptied_files.hpp"
+#include "fs/event_room.hpp"
 #include "fs/free_zeros.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
@@ -495,9 +496,6 @@ class Filesystem final : private QuietFiles {
   Result<Entry> referenced(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status apply_appended(const Record& record) EFS_REQUIRES(mutex_);
   std::uint64_t reserve_for_removals() const EFS_REQUIRES_SHARED(mutex_);
-  void reserve_for_events(std::uint64_t wanted) EFS_REQUIRES(mutex_);
-  /// Reserves again the room that events have used, if the store has it.
-  void restore_room_for_events() EFS_REQUIRES(mutex_);
   /// As commit(). After an error this process knows the event all the same.
   Status commit_event(const ledger::Event& event) EFS_REQUIRES(mutex_);
   /// Records that a later process does not know the events since then.
@@ -791,12 +789,8 @@ class Filesystem final : private QuietFiles {
   // running calls of settle() that have not yet recorded their files
   unsigned settling_ EFS_GUARDED_BY(mutex_) = 0;
   unsigned tended_ = 0;
-  // bytes of the journal's reserve that events may use when the store is full
-  std::uint64_t room_for_events_ EFS_GUARDED_BY(mutex_) = 0;
-  std::uint64_t wanted_for_events_ EFS_GUARDED_BY(mutex_) = 0;
-  // since when events of this process are missing in the journal
-  std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);
-  bool has_recorded_missed_ EFS_GUARDED_BY(mutex_) = false;  // the journal says so
+  EventRoom event_room_ EFS_GUARDED_BY(mutex_);
+  MissedEvents missed_events_ EFS_GUARDED_BY(mutex_);
   // files that lack no writes, although the journal says that they do: see forget_lost_writes()
   std::unordered_set<std::uint64_t> still_marked_ EFS_GUARDED_BY(mutex_);
   CompletedRequests completed_requests_ EFS_GUARDED_BY(mutex_);

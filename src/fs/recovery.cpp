@@ -258,7 +258,8 @@ std::uint64_t Filesystem::reserve_for_removals() const {
 }
 
 void Filesystem::rebuild_reserve() {
-  if (const Status kept = journal_->set_reserve(reserve_for_removals() + room_for_events_); !kept) {
+  if (const Status kept = journal_->set_reserve(reserve_for_removals() + event_room_.bytes());
+      !kept) {
     log::warn("event=reserve_not_rebuilt reason=\"{}\" note=\"removals may need space\"",
               describe(kept.error()));
   }

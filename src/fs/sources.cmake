@@ -5,6 +5,7 @@ set(sources
   append_room.cpp
   container_pool.cpp
   emptied_files.cpp
+  event_room.cpp
   extents.cpp
   filesystem.cpp
   free_removed.cpp

@@ -74,6 +74,7 @@ set(sources
   fs/container_pool_test.cpp
   fs/content_test.cpp
   fs/durability_test.cpp
+  fs/event_room_test.cpp
   fs/extents_test.cpp
   fs/filesystem_test.cpp
   fs/free_removed_test.cpp
