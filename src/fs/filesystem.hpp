@@ -41,6 +41,7 @@
 #include "fs/quiet_files.hpp"
 #include "fs/removals.hpp"
 #include "fs/seal.hpp"
+#include "fs/snapshot_schedule.hpp"
 #include "fs/space_account.hpp"
 #include "store/journal.hpp"
 
@@ -516,6 +517,8 @@ class Filesystem final : private QuietFiles {
   Status append_with_room(std::uint64_t request, std::int64_t reserve) EFS_REQUIRES(mutex_);
   Status append(std::uint64_t request, std::int64_t reserve) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
+  /// Returns true if a snapshot replaced the journal. Logs a failure.
+  bool compact_now() EFS_REQUIRES(mutex_);
   /// True if it replaced the journal of a full store by a shorter snapshot.
   bool shortened_for_room() EFS_REQUIRES(mutex_);
   bool saves_much() const EFS_REQUIRES_SHARED(mutex_);
@@ -760,14 +763,9 @@ class Filesystem final : private QuietFiles {
   mutable SharedMutex mutex_;
   Namespace names_ EFS_GUARDED_BY(mutex_);
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
-  // journal size, bytes, at which a snapshot is due
-  std::uint64_t compact_at_ EFS_GUARDED_BY(mutex_) = 0;
+  SnapshotSchedule snapshots_ EFS_GUARDED_BY(mutex_);
   std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
   SpareMemory spare_memory_ EFS_GUARDED_BY(mutex_);  // freed if apply() finds no other memory
-  // the last snapshot failed, and this was logged
-  bool snapshot_failed_ EFS_GUARDED_BY(mutex_) = false;
-  // rejected records since the last snapshot that was made for missing room
-  std::uint64_t refused_for_room_ EFS_GUARDED_BY(mutex_) = 0;
 
   struct Released {
     std::uint64_t sequence;  // of the journal when the last reference was dropped

@@ -93,7 +93,7 @@ void Filesystem::record_missed_events(Nanoseconds since) {
   if (missed_events_.is_recorded(since)) {
     return;
   }
-  if (refused_for_room_ != 0 && shortened_for_room()) {
+  if (snapshots_.is_refusing() && shortened_for_room()) {
     return;  // the snapshot has the event
   }
   const ledger::Missed missed{missed_events_.add(since)};
@@ -121,7 +121,7 @@ void Filesystem::record_missing_events() {
   if (!missed_events_.any() || !journal_ || broken_ || !compact()) {
     return;
   }
-  compact_at_ = std::max(options_.smallest_compaction, 2 * journal_->size());
+  snapshots_.made(journal_->size());
 }
 
 /// Other records fail until this room is there again: set_reserve() need not find it now.

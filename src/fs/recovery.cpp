@@ -109,8 +109,7 @@ Status Filesystem::recover() {
       return attributes && emptied_.contains(ino, *attributes);
     });
     // Programs wait during a takeover, so the snapshot is made later.
-    compact_at_ =
-        options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
+    snapshots_.begin(options_.takeover && journal_ ? journal_->size() : 0);
   }
   if (broken_ && !options_.takeover) {
     return fail(EIO, "the journal cannot be written to");

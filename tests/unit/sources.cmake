@@ -90,6 +90,7 @@ set(sources
   fs/removals_test.cpp
   fs/room_ahead_test.cpp
   fs/segment_tree_test.cpp
+  fs/snapshot_schedule_test.cpp
   fs/staging_live_test.cpp
   fs/takeover_test.cpp
   fs/zero_pages_test.cpp
