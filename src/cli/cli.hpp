@@ -325,14 +325,15 @@ std::vector<LostStore> stores_of_site_without_instance();
 /// For status_of(): the seconds after which an instance counts as silent. A display and a
 /// monitoring system do not wait long, because the next look follows soon.
 inline constexpr int patient = 30, soon = 3;
-/// Returns the status of an instance. For a dead instance: its state and the reason. `changed`:
+/// Returns the status of an instance: the line of a replies::Status, or of a replies::Remains if it
+/// does not answer. `changed`:
 /// with the changes that a stop would export. `silence`: the daemon of another user may never
 /// answer.
 Json status_of(const control::Instance& instance, bool changed = false, int silence = patient);
-/// Returns the commands that a user can apply to a dead instance with this status.
-std::string ways_on_from(const Json& status);
-/// Returns the command that continues a dead instance with this status.
-std::string start_command(const Json& status);
+/// Returns the commands that a user can apply to a dead instance.
+std::string ways_on_from(const control::replies::Remains& remains);
+/// Returns the command that continues a dead instance.
+std::string start_command(const control::replies::Remains& remains);
 
 /// Returns a text ("; ...") about inputs that the start did not import again because the job had
 /// removed them; "" if there are none.

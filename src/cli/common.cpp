@@ -449,9 +449,9 @@ Result<Json> ask_until_answered(World& world, const control::Instance& instance,
   return answer;
 }
 
-std::string start_command(const Json& status) {
-  return config::start_command(status.value("job_file", ""),
-                               status.value("start_options", std::vector<std::string>{}));
+std::string start_command(const control::replies::Remains& remains) {
+  const auto left = remains.left_store.value_or(control::replies::LeftStore{});
+  return config::start_command(left.job_file, left.start_options);
 }
 
 int await_exit(pid_t child) {

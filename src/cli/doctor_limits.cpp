@@ -114,13 +114,13 @@ Finding judge_runtime_directory() {
 }
 
 Finding judge_instance(const control::Instance& instance) {
-  const Json status = status_of(instance);
-  const std::string what = "instance " + instance.name, state = status.value("state", "");
-  if (state == "kept") {
+  const auto remains = control::replies::from_json<control::replies::Remains>(status_of(instance));
+  const std::string what = "instance " + instance.name;
+  if (remains.state == "kept") {
     return {Level::ok, what, "was kept for another start; it holds memory or space", ""};
   }
-  return {Level::warning, what, "does not run: " + status.value("error", status.value("store", "")),
-          ways_on_from(status)};
+  return {Level::warning, what, "does not run: " + remains.error.value_or(""),
+          ways_on_from(remains)};
 }
 
 // Finds efs mounts without a daemon or with a hanging one. Root checks the mounts of all users,

@@ -11,16 +11,24 @@
 namespace efs::cli {
 namespace {
 
+using control::replies::Limits;
 using control::requests::Limit;
 
-constexpr std::array names{std::pair{"read", &Limit::read}, std::pair{"write", &Limit::write},
-                           std::pair{"ops", &Limit::ops}};
+struct Name {
+  const char* text;
+  std::optional<std::uint64_t> Limit::* asked;
+  std::uint64_t Limits::* answered;
+};
+
+constexpr std::array names{Name{"read", &Limit::read, &Limits::read},
+                           Name{"write", &Limit::write, &Limits::write},
+                           Name{"ops", &Limit::ops, &Limits::ops}};
 
 // Adds "read=500MB/s" or "ops=none" to the request.
 Status add(Limit& request, const std::string& word) {
   const auto equals = word.find('=');
   const std::string name = word.substr(0, equals);
-  const auto* const found = std::ranges::find(names, name, &decltype(names)::value_type::first);
+  const auto* const found = std::ranges::find(names, name, &Name::text);
   if (equals == std::string::npos || found == names.end()) {
     return fail(EINVAL, "\"" + word +
                             "\" is no limit: write read=RATE, write=RATE or ops=NUMBER, "
@@ -32,7 +40,7 @@ Status add(Limit& request, const std::string& word) {
   if (!rate) {
     return std::unexpected(rate.error());
   }
-  request.*found->second = *rate;
+  request.*found->asked = *rate;
   return {};
 }
 
@@ -64,9 +72,9 @@ int limit(World& world, const FileArguments& a) {
     print_document(world, *answer);
     return exit_good;
   }
-  const Json& limits = answer->at("limits");
-  for (const auto& [name, field] : names) {
-    std::cout << name << " " << shown(name, limits.value(name, std::uint64_t{0})) << "\n";
+  const auto limits = control::replies::from_json<control::replies::LimitsSet>(*answer).limits;
+  for (const auto& name : names) {
+    std::cout << name.text << " " << shown(name.text, limits.*name.answered) << "\n";
   }
   return exit_good;
 }

@@ -40,14 +40,14 @@ int outcome_of(World world, const std::string& name) {
   if (!left || left->alive) {
     return exit_good;
   }
-  const Json status = status_of(*left);
-  if (status.value("left", "") != "unsaved") {
+  const auto remains = control::replies::from_json<control::replies::Remains>(status_of(*left));
+  if (!remains.left_store || remains.left_store->left != "unsaved") {
     return exit_good;
   }
   return report(
       world, {EIO, name + " has ended, and not all results are exported. They are in the image " +
-                       status.value("store", "") + ". Export them: efs salvage " + name +
-                       "; or continue: " + start_command(status)});
+                       remains.left_store->store + ". Export them: efs salvage " + name +
+                       "; or continue: " + start_command(remains)});
 }
 
 void print_started(std::ostream& out, const config::JobConfig& config,

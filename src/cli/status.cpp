@@ -24,22 +24,18 @@ namespace replies = control::replies;
 
 namespace {
 
-Json dead(const control::Instance& instance, const std::string& why) {
-  return Json{{"name", instance.name},
-              {"directory", instance.directory},
-              {"state", "dead"},
-              {"error", why}};
+replies::Remains dead(const control::Instance& instance, const std::string& why) {
+  return {.name = instance.name, .directory = instance.directory, .state = "dead", .error = why};
 }
 
 // The instance is alive, or another command works on its remains, but no process answers.
-Json silent(const control::Instance& instance, const std::string& why) {
-  return Json{
-      {"name", instance.name},
-      {"directory", instance.directory},
-      {"state", "silent"},
-      {"error", "it does not answer: " + why +
-                    ". Its processes may be stopped, or an efs clean may run on it. Its log: " +
-                    instance.directory + "/efsd.log"}};
+replies::Remains silent(const control::Instance& instance, const std::string& why) {
+  return {.name = instance.name,
+          .directory = instance.directory,
+          .state = "silent",
+          .error = "it does not answer: " + why +
+                   ". Its processes may be stopped, or an efs clean may run on it. Its log: " +
+                   instance.directory + "/efsd.log"};
 }
 
 // Describes how an instance ended that was not kept, and where its data are.
@@ -90,34 +86,35 @@ std::string look_into_store(const control::Instance& instance, image::Manifest& 
   return found && found->starts_with(damaged_mark) ? found->substr(damaged_mark.size()) : "";
 }
 
-Json what_is_left_of(const control::Instance& instance) {
+replies::Remains what_is_left_of(const control::Instance& instance) {
   auto manifest = manifest_of(instance);
   const std::string damaged = manifest ? look_into_store(instance, *manifest)
                               : manifest.error().code == EPROTO ? describe(manifest.error())
                                                                 : "";
   const bool kept = manifest && manifest->left == image::ShutdownState::kept;
-  Json json = dead(instance, ending_of(manifest ? manifest->left : image::ShutdownState::in_use,
-                                       manifest ? manifest->store : instance.directory + "/store"));
+  auto remains =
+      dead(instance, ending_of(manifest ? manifest->left : image::ShutdownState::in_use,
+                               manifest ? manifest->store : instance.directory + "/store"));
   if (kept) {
-    json.erase("error");
+    remains.state = "kept";
+    remains.error.reset();
   }
   if (!damaged.empty()) {
-    json["damaged"] = damaged;
+    remains.damaged = damaged;
   }
   if (manifest) {
-    json["state"] = kept ? "kept" : "dead";
-    json["left"] = image::name_of(manifest->left);
-    json["store"] = manifest->store;
-    json["job_file"] = manifest->job_file;
-    json["start_options"] = manifest->start_options;
-    json["restarted"] = manifest->boot_id != image::boot_id();
+    remains.left_store = {.left = image::name_of(manifest->left),
+                          .store = manifest->store,
+                          .job_file = manifest->job_file,
+                          .start_options = manifest->start_options,
+                          .restarted = manifest->boot_id != image::boot_id()};
   }
-  return json;
+  return remains;
 }
 
 // Describes a store whose instance directory no longer exists. The store's own manifest is beside
 // the journal.
-Json what_is_left_in(const LostStore& store) {
+replies::Remains what_is_left_in(const LostStore& store) {
   control::Instance led{.name = std::filesystem::path(store.path).filename().string(),
                         .directory = store.path + (store.first.empty() ? "/meta" : ""),
                         .owner = 0,
@@ -126,27 +123,29 @@ Json what_is_left_in(const LostStore& store) {
   if (manifest) {
     led.name = manifest->name;
   }
-  Json json =
+  auto remains =
       store.first.empty() && manifest
           ? what_is_left_of(led)
           : dead(led, store.first.empty()
                           ? "it cannot be read; see efs check-image " + as_word(store.path)
                           : without_journal(store.first) + "; rm -r " + as_word(store.path));
-  json["directory"] = store.path;
-  json["lost"] = true;
-  return json;
+  remains.directory = store.path;
+  remains.lost = true;
+  return remains;
 }
 
-Json unreachable(const UnreachableInstance& instance) {
-  return Json{{"name", instance.name},         {"directory", instance.directory},
-              {"state", "unreachable"},        {"mount", instance.mount},
-              {"job_file", instance.job_file}, {"error", text_of(instance)}};
+replies::Unreachable unreachable(const UnreachableInstance& instance) {
+  return {.name = instance.name,
+          .directory = instance.directory,
+          .mount = instance.mount,
+          .job_file = instance.job_file,
+          .error = text_of(instance)};
 }
 
 // Adds the unreachable instances, and removes instances with the same directory from `others`.
 void add_unreachable(Json& all, std::vector<control::Instance>& others) {
   for (const auto& instance : unreachable_instances("")) {
-    all.push_back(unreachable(instance));
+    all.push_back(to_json(unreachable(instance)));
     std::erase_if(others, [&](const control::Instance& other) {
       return other.directory == instance.directory;
     });
@@ -165,16 +164,20 @@ Result<Json> ask_status(const control::Instance& instance, bool changed, int sil
 
 namespace {
 
+bool is_salvaged(const replies::Remains& remains) {
+  return remains.left_store &&
+         remains.left_store->left == image::name_of(image::ShutdownState::salvaged);
+}
+
 // Only root can start and remove the instance of a batch job. The user salvages its results.
-std::string ways_on_from_job(const Json& status) {
-  const std::string name = config::instance_argument(status.value("name", "")),
-                    left = status.value("left", "");
+std::string ways_on_from_job(const replies::Remains& remains) {
+  const std::string name = config::instance_argument(remains.name);
   const std::string remove =
       (::geteuid() == 0 ? "remove: efs clean " : "root removes it: efs clean ") + name;
-  if (left == image::name_of(image::ShutdownState::salvaged)) {
+  if (is_salvaged(remains)) {
     return remove;
   }
-  if (status.value("state", "") == "kept") {
+  if (remains.state == "kept") {
     return "export: efs salvage " + name + " --all --to DIRECTORY; " + remove;
   }
   return "export: efs salvage " + name + (::geteuid() == 0 ? "; " + remove : "");
@@ -182,24 +185,23 @@ std::string ways_on_from_job(const Json& status) {
 
 }  // namespace
 
-std::string ways_on_from(const Json& status) {
-  const std::string name =
-      as_word(status.value(status.value("lost", false) ? "directory" : "name", "?"));
+std::string ways_on_from(const replies::Remains& remains) {
+  const std::string name = as_word(remains.lost ? remains.directory : remains.name);
   // A start cannot continue a store whose manifest is damaged.
-  if (status.contains("damaged")) {
+  if (remains.damaged) {
     return "export: efs salvage --to DIRECTORY " + name + "; discard it: efs clean --force " + name;
   }
-  if (!status.value("lost", false) && config::is_of_batch_job(status.value("name", ""))) {
-    return ways_on_from_job(status);
+  if (!remains.lost && config::is_of_batch_job(remains.name)) {
+    return ways_on_from_job(remains);
   }
   const std::string remove = "remove: efs clean " + name,
-                    go_on = "continue: " + start_command(status);
-  if (status.value("left", "") == image::name_of(image::ShutdownState::salvaged)) {
+                    go_on = "continue: " + start_command(remains);
+  if (is_salvaged(remains)) {
     return remove + "; " + go_on;
   }
   // a kept instance has no missing results, so a salvage needs --all
   return go_on + "; export: efs salvage " + name +
-         (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;
+         (remains.state == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;
 }
 
 std::string text_of_away(const replies::StagedIn& in) {
@@ -210,13 +212,14 @@ std::string text_of_away(const replies::StagedIn& in) {
 
 Json status_of(const control::Instance& instance, bool changed, int silence) {
   if (!instance.alive) {
-    return what_is_left_of(instance);
+    return to_json(what_is_left_of(instance));
   }
   auto status = ask_status(instance, changed, silence);
   // on an error the instance may have ended meanwhile
   if (!status) {
-    return control::is_alive(instance.directory) ? silent(instance, describe(status.error()))
-                                                 : what_is_left_of(instance);
+    return to_json(control::is_alive(instance.directory)
+                       ? silent(instance, describe(status.error()))
+                       : what_is_left_of(instance));
   }
   status->erase("event");
   status->erase("ok");
@@ -225,11 +228,6 @@ Json status_of(const control::Instance& instance, bool changed, int silence) {
 }
 
 namespace {
-
-// Escapes a text of the instance for display, because names in it may contain any byte.
-std::string shown(const Json& json, const char* key, const char* otherwise = "") {
-  return escaped(json.value(key, otherwise));
-}
 
 void print_counters(std::ostream& out, const Json& c) {
   const auto number = [&](const char* key) {
@@ -283,29 +281,31 @@ std::string wait_of(const replies::Turn& turn) {
          " ahead" + (turn.wait_seconds ? ", about " + format_seconds(*turn.wait_seconds) : "");
 }
 
-// Prints the name, the state and its reason.
-void print_state(std::ostream& out, const Json& s, bool colour) {
-  const std::string state = s.value("left", "") == image::name_of(image::ShutdownState::unsaved)
-                                ? "stopped"
-                                : shown(s, "state", "?");
-  out << shown(s, "name", "?") << ": " << painted(state, colour) << "\n";
-  if (s.contains("error")) {
-    const std::string text = printable(s["error"].get<std::string>(), true);
+// Prints the name, the state and its reason, also of an instance that answers.
+void print_state(std::ostream& out, const replies::Remains& s, bool colour) {
+  const bool is_unsaved =
+      s.left_store && s.left_store->left == image::name_of(image::ShutdownState::unsaved);
+  const auto shown = [](const std::string& text) {
+    return text.empty() ? "?" : escaped(text);  // names may contain any byte
+  };
+  out << shown(s.name) << ": " << painted(is_unsaved ? "stopped" : shown(s.state), colour) << "\n";
+  if (s.error) {
+    const std::string text = printable(*s.error, true);
     out << "  " << text << (text.ends_with('\n') ? "" : "\n");
   }
 }
 
 // Prints what a dead instance has left, and how to go on.
-void print_remains(std::ostream& out, const Json& s) {
-  if (s.contains("left")) {
-    out << "  job file " << shown(s, "job_file") << "\n  store    " << shown(s, "store") << " ("
-        << shown(s, "left")
-        << (s.value("restarted", false) ? "; the machine was restarted since" : "") << ")\n";
+void print_remains(std::ostream& out, const replies::Remains& s) {
+  if (s.left_store) {
+    out << "  job file " << escaped(s.left_store->job_file) << "\n  store    "
+        << escaped(s.left_store->store) << " (" << escaped(s.left_store->left)
+        << (s.left_store->restarted ? "; the machine was restarted since" : "") << ")\n";
   }
-  if (s.contains("damaged")) {
-    out << "  damaged  " << shown(s, "damaged") << "\n";
+  if (s.damaged) {
+    out << "  damaged  " << escaped(*s.damaged) << "\n";
   }
-  if (s.contains("left") || s.contains("damaged")) {
+  if (s.left_store || s.damaged) {
     out << "  " << escaped(ways_on_from(s)) << "\n";
   }
 }
@@ -417,11 +417,12 @@ void print_tasks(std::ostream& out, const std::vector<replies::Task>& tasks) {
   }
 }
 
-// `document`: of status_of(). It also says what a dead instance has left.
+// `document`: of status_of(), or of an unreachable instance. The parts that it lacks are not shown.
 void print_status(std::ostream& out, const Json& document, bool colour) {
   const auto s = replies::from_json<replies::Status>(document);
-  print_state(out, document, colour);
-  print_remains(out, document);
+  const auto remains = replies::from_json<replies::Remains>(document);
+  print_state(out, remains, colour);
+  print_remains(out, remains);
   print_troubles(out, s);
   print_places(out, s.job);
   print_storage(out, s);
@@ -519,7 +520,7 @@ int list_all(World& world) {
     all.push_back(status_of(instance));
   }
   for (const auto& store : stores_of_site_without_instance()) {
-    all.push_back(what_is_left_in(store));
+    all.push_back(to_json(what_is_left_in(store)));
   }
   return show_all(world, all, false);
 }

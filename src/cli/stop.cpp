@@ -27,15 +27,14 @@ namespace {
 // The instance to stop, in its state before the stop.
 struct Seen {
   std::string mount;  // "": unknown
-  Json status;
-  pid_t supervisor = 0;  // unchanged while the instance lives; 0: like mount
+  // its supervisor_pid is unchanged while the instance lives; 0: unknown
+  replies::Identity job;
 };
 
 // Returns the mount point without symbolic links, as the kernel lists it in /proc. Resolves only
 // the parent: the last component is the mount itself, which may be dead.
 Seen seen_of(const control::Instance& instance) {
-  Json status = status_of(instance);
-  const auto job = replies::from_json<replies::Identity>(status);
+  auto job = replies::from_json<replies::Identity>(status_of(instance));
   const std::filesystem::path mount = job.mount;
   constexpr int longest = 2;  // seconds
   std::error_code problem = std::make_error_code(std::errc::timed_out);
@@ -43,8 +42,7 @@ Seen seen_of(const control::Instance& instance) {
                           ? std::filesystem::canonical(mount.parent_path(), problem)
                           : std::filesystem::path();
   return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(),
-          .status = std::move(status),
-          .supervisor = job.supervisor_pid};
+          .job = std::move(job)};
 }
 
 // Returns the errno of an answer; 0 if the request succeeded.
@@ -110,11 +108,13 @@ std::string ways_out(const std::string& instance, bool conflict, bool is_unreada
 }
 
 // `answer` has an image.
-std::string ways_on(const std::string& instance, const Json& status,
+std::string ways_on(const std::string& instance, const replies::Identity& job,
                     const replies::Stopped& answer) {
   const std::string name = config::instance_argument(instance);
   const std::string again =
-      config::is_of_batch_job(instance) ? "" : "; or continue: " + start_command(status);
+      config::is_of_batch_job(instance)
+          ? ""
+          : "; or continue: " + config::start_command(job.job_file, job.start_options);
   if (answer.all_back.value_or(false)) {
     return "All results are exported; the image " + escaped(*answer.image) +
            " stays. Remove it: efs clean " + name + escaped(again) + "\n";
@@ -164,22 +164,29 @@ std::string over_text(const std::string& name) {
          name;
 }
 
+// True for a dead instance whose buffer was kept for another start.
+bool is_kept(const control::Instance& instance) {
+  return replies::from_json<replies::Remains>(status_of(instance)).state == "kept";
+}
+
 std::string why_not(const control::Instance& instance) {
   const std::string& name = instance.name;
-  const Json status = status_of(instance);
-  const std::string left = status.value("left", ""), again = start_command(status),
-                    store = status.value("store", instance.directory + "/store");
+  const auto remains = replies::from_json<replies::Remains>(status_of(instance));
+  const std::string left = remains.left_store ? remains.left_store->left : "",
+                    store = remains.left_store ? remains.left_store->store
+                                               : instance.directory + "/store",
+                    again = start_command(remains);
   if (left == image::name_of(image::ShutdownState::over)) {
     return over_text(name);
   }
-  if (config::is_of_batch_job(name) && !status.contains("damaged")) {
+  if (config::is_of_batch_job(name) && !remains.damaged) {
     return name +
-           " does not run any more: " + status.value("error", "all its results are exported") +
-           ". " + ways_on_from(status);
+           " does not run any more: " + remains.error.value_or("all its results are exported") +
+           ". " + ways_on_from(remains);
   }
-  if (status.contains("damaged")) {
-    return "the daemon of " + name + " is gone, and " + status.value("damaged", "") + ". " +
-           ways_on_from(status);
+  if (remains.damaged) {
+    return "the daemon of " + name + " is gone, and " + *remains.damaged + ". " +
+           ways_on_from(remains);
   }
   if (left == image::name_of(image::ShutdownState::kept)) {
     return name + " has been stopped, and its buffer was kept in " + store +
@@ -210,7 +217,7 @@ Stopped stopped_untold(World& world, const control::Instance& instance, bool kee
   struct stat st{};
   const bool cleared = ::lstat((instance.directory + "/" + image::manifest_name).c_str(), &st) != 0;
   const std::string text = cleared ? over_text(instance.name) : why_not(instance);
-  if (!keep || status_of(instance).value("state", "") != "kept") {
+  if (!keep || !is_kept(instance)) {
     return failed_stop(world, {ESRCH, text});
   }
   if (!world.json) {
@@ -275,11 +282,11 @@ constexpr std::chrono::milliseconds pause_between_looks{100};
 Asked ask_while_looked_at(World& world, const control::Instance& instance,
                           const StopArguments& arguments, const Seen& seen) {
   const auto until = std::chrono::steady_clock::now() + longest_look;
-  Asked asked = ask_to_stop(world, instance, arguments, seen.supervisor);
+  Asked asked = ask_to_stop(world, instance, arguments, seen.job.supervisor_pid);
   while (arguments.deadline == 0 && was_only_looked_at(seen.mount, asked) &&
          std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(pause_between_looks);
-    asked = ask_to_stop(world, instance, arguments, seen.supervisor);
+    asked = ask_to_stop(world, instance, arguments, seen.job.supervisor_pid);
   }
   if (arguments.end != nullptr) {
     arguments.end->reset();
@@ -326,9 +333,9 @@ void await_end(World& world, const std::string& name, const control::EndWatch& e
   }
 }
 
-// Prints the outcome, for which the answer must have a summary. `before`: the status of the
-// instance before the stop.
-void print_outcome(World& world, const std::string& name, const Json& before,
+// Prints the outcome, for which the answer must have a summary. `before`: the instance before
+// the stop.
+void print_outcome(World& world, const std::string& name, const replies::Identity& before,
                    const replies::Stopped& answer) {
   (answer.exit.value_or(0) == 0 ? world.out : world.err) << printable(*answer.summary, true);
   if (answer.receipt_file) {
@@ -387,7 +394,7 @@ Stopped stop_instance(World& world, const control::Instance& given,
   if (::chdir("/") != 0) {
     return failed_stop(world, {errno, "/"});
   }
-  const control::EndWatch end(instance.directory, seen.supervisor);
+  const control::EndWatch end(instance.directory, seen.job.supervisor_pid);
   Asked asked = ask_while_looked_at(world, instance, arguments, seen);
   if (!asked.answer && asked.is_gone) {
     instance.alive = false;
@@ -410,7 +417,7 @@ Stopped stop_instance(World& world, const control::Instance& given,
     document["summary"] = *answer.summary;
   }
   if (!world.json && answer.summary) {
-    print_outcome(world, instance.name, seen.status, answer);
+    print_outcome(world, instance.name, seen.job, answer);
   }
   return {code, std::move(document)};
 }
@@ -421,7 +428,7 @@ int stop(World& world, const StopArguments& arguments) {
     return report(world, instance.error());
   }
   // a kept instance is removed only by efs clean
-  const bool was_kept = !instance->alive && status_of(*instance).value("state", "") == "kept";
+  const bool was_kept = !instance->alive && is_kept(*instance);
   if (!instance->alive && !arguments.stage_out && !arguments.keep && !was_kept) {
     return drop_remains(world, *instance);
   }

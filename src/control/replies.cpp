@@ -201,6 +201,11 @@ void fields_of(Is<Limits> auto& it, auto&& see) {
   see("delayed", it.delayed);
 }
 
+void fields_of(Is<LimitsSet> auto& it, auto&& see) {
+  result(true, see);
+  see("limits", it.limits);
+}
+
 void fields_of(Is<InterceptClient> auto& it, auto&& see) {
   see("pid", it.pid);
   see("program", it.program);
@@ -260,6 +265,33 @@ void fields_of(Is<Status> auto& it, auto&& see) {
   see.part("changed_files", it.changed);
 }
 
+void fields_of(Is<LeftStore> auto& it, auto&& see) {
+  see("left", it.left);
+  see("store", it.store);
+  see("job_file", it.job_file);
+  see("start_options", it.start_options);
+  see("restarted", it.restarted);
+}
+
+void fields_of(Is<Remains> auto& it, auto&& see) {
+  see("name", it.name);
+  see("directory", it.directory);
+  see("state", it.state);
+  see("error", it.error);
+  see("damaged", it.damaged);
+  see.part("left", it.left_store);
+  see.flag("lost", it.lost);
+}
+
+void fields_of(Is<Unreachable> auto& it, auto&& see) {
+  see.constant("state", "unreachable");
+  see("name", it.name);
+  see("directory", it.directory);
+  see("mount", it.mount);
+  see("job_file", it.job_file);
+  see("error", it.error);
+}
+
 Failure failure_of(const Error& error, int exit) {
   return {.code = error.code, .error = describe(error), .lines = error.lines, .exit = exit};
 }
@@ -295,12 +327,14 @@ Reply from_json(const Json& line) {
 template Json to_json(const Failure&);
 template Json to_json(const TaskStarted&);
 template Json to_json(const Counted&);
-template Json to_json(const Limits&);
+template Json to_json(const LimitsSet&);
 template Json to_json(const Task&);
 template Json to_json(const Stopped&);
 template Json to_json(const StopFailed&);
 template Json to_json(const Progress&);
 template Json to_json(const Status&);
+template Json to_json(const Remains&);
+template Json to_json(const Unreachable&);
 
 template Failure from_json(const Json&);
 template TaskStarted from_json(const Json&);
@@ -311,5 +345,7 @@ template StopFailed from_json(const Json&);
 template Progress from_json(const Json&);
 template Identity from_json(const Json&);
 template Status from_json(const Json&);
+template LimitsSet from_json(const Json&);
+template Remains from_json(const Json&);
 
 }  // namespace efs::control::replies

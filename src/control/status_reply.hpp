@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The answer to status, and to wait: one struct for each part of the daemon that knows its fields.
-// The fields of all parts are in one object, unless a member has the name of an object in it.
-// replies.cpp spells them; src/control/README.md describes their meaning.
+// The answers to status, wait and limit: one struct for each part of the daemon that knows its
+// fields. The fields of all parts are in one object, unless a member has the name of an object in
+// it. Also what efs reports of an instance that does not answer. replies.cpp spells them;
+// src/control/README.md describes their meaning.
 
 #include <cstdint>
 #include <optional>
@@ -100,6 +101,13 @@ struct Limits {
   bool operator==(const Limits&) const = default;
 };
 
+/// limit: those from now on.
+struct LimitsSet {
+  Limits limits;  // an object
+
+  bool operator==(const LimitsSet&) const = default;
+};
+
 /// A program that serves its own reads and writes.
 struct InterceptClient {
   std::int64_t pid = 0;
@@ -163,6 +171,36 @@ struct Status {
   std::optional<Changed> changed;
 
   bool operator==(const Status&) const = default;
+};
+
+/// The store that an instance left, as its manifest says.
+struct LeftStore {
+  std::string left;  // image::name_of() of its ShutdownState
+  std::string store, job_file;
+  std::vector<std::string> start_options;
+  bool restarted = false;  // the machine, since
+
+  bool operator==(const LeftStore&) const = default;
+};
+
+/// An instance that does not answer: efs finds this out by itself.
+struct Remains {
+  std::string name, directory;
+  std::string state;                    // "dead", "kept" or "silent"
+  std::optional<std::string> error;     // for people; absent if it was kept
+  std::optional<std::string> damaged;   // why no start can continue the store
+  std::optional<LeftStore> left_store;  // if there is a manifest
+  bool lost = false;                    // a store without an instance
+
+  bool operator==(const Remains&) const = default;
+};
+
+/// An instance whose directory cannot be reached.
+struct Unreachable {
+  std::string name, directory, mount, job_file;
+  std::string error;  // for people
+
+  bool operator==(const Unreachable&) const = default;
 };
 
 }  // namespace efs::control::replies

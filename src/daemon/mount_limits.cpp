@@ -81,7 +81,7 @@ Json MountLimits::change(const Rates& request, const std::function<void(fuse::Li
       changed(one.what);
     }
   }
-  return control::result_line({{"limits", to_json(shown())}});
+  return to_json(control::replies::LimitsSet{shown()});
 }
 
 }  // namespace efs::daemon

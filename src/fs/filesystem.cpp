@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "base/slow_work.hpp"
 #include "fs/mapped_file.hpp"
-#include "fs/removing.hpp"
+#include "fs/removal_reserve.hpp"
 
 namespace efs::fs {
 namespace {
@@ -60,8 +60,10 @@ Filesystem::Filesystem(Backend& backend, const Options& options,
       own_opens_(std::move(own_opens)),
       opens_(own_opens_ ? *own_opens_ : *options.opens),
       names_(options.root_mode, options.uid, options.gid, clock_.now()),
+      snapshots_(options.smallest_compaction),
       space_(backend),
-      room_(options.read_only ? nullptr : medium_) {}
+      zeros_(*this, backend, space_, removals_),
+      room_(*this, backend, options.read_only ? nullptr : medium_) {}
 
 Filesystem::~Filesystem() {
   remove_put_off();
@@ -99,7 +101,7 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
       fs->journal_ = std::move(*fresh);
       Inode& root = fs->names_.root();
       EFS_TRY(fs->commit(0, attributes_of(root)));
-      fs->compact_at_ = options.smallest_compaction;
+      fs->snapshots_.begin();
       fs->first_own_ = fs->names_.next_unused();
       return fs;
     }
@@ -159,14 +161,14 @@ Status Filesystem::prepare_append(const Record& record) {
 Status Filesystem::append_with_room(std::uint64_t request, std::int64_t reserve) {
   // After a record was rejected for missing room: shortens the journal before it takes the room
   // that a snapshot needs.
-  if (refused_for_room_ != 0) {
+  if (snapshots_.is_refusing()) {
     (void)shortened_for_room();
   }
   if (broken_) {
     return fail(EROFS);
   }
   Status appended = append(request, reserve);
-  if (!appended && appended.error().code == ENOSPC && refused_for_room_ == 0 &&
+  if (!appended && appended.error().code == ENOSPC && !snapshots_.is_refusing() &&
       shortened_for_room()) {
     appended = append(request, reserve);
   }
@@ -220,45 +222,36 @@ Status Filesystem::apply_appended(const Record& record) {
               "no memory for a change that is in the journal already: read-only from now on");
 }
 
-// If a snapshot fails for missing room, memory or descriptors, the old journal stays in use. The
-// next attempt follows when it has grown by a quarter.
 void Filesystem::compact_if_due() {
-  if (compact_at_ == 0 || journal_->size() < compact_at_) {
+  if (!snapshots_.is_due(journal_->size())) {
     return;
   }
-  if (!saves_much()) {
-    compact_at_ = journal_->size() + journal_->size() / 4;
-    return;
+  if (saves_much()) {
+    (void)compact_now();  // logged
+  } else {
+    snapshots_.put_off(journal_->size());
   }
+}
+
+bool Filesystem::compact_now() {
   const Status done = compact();
-  // Logs once for a series of failures: attempts repeat.
-  if (!done && !snapshot_failed_) {
+  const bool is_new = snapshots_.tried(done.has_value(), journal_->size());
+  if (is_new && !done) {
     log::warn("event=snapshot_failed reason=\"{}\"", reason_of(done.error()));
-  }
-  if (done && snapshot_failed_) {
+  } else if (is_new) {
     log::info("event=snapshot_again");
   }
-  snapshot_failed_ = !done;
-  compact_at_ = std::max(options_.smallest_compaction,
-                         done ? 2 * journal_->size() : journal_->size() * 5 / 4);
+  return done.has_value();
 }
 
 // A journal without a snapshot can fill the store: earlier snapshots failed for missing descriptors
-// or room that is available by now. Failed attempts are repeated so rarely that they cost a call at
-// most 64 records.
+// or room that is available by now.
 bool Filesystem::shortened_for_room() {
-  if (compact_at_ == 0 || journal_->size() < options_.smallest_compaction || !saves_much()) {
+  if (!snapshots_.may_shorten(journal_->size()) || !saves_much() ||
+      !snapshots_.refuse(names_.size()) || !compact_now()) {
     return false;
   }
-  if (refused_for_room_++ % (1 + names_.size() / 64) != 0) {
-    return false;
-  }
-  compact_at_ = journal_->size();
-  compact_if_due();
-  if (snapshot_failed_) {
-    return false;
-  }
-  refused_for_room_ = 0;
+  snapshots_.end_refusals();
   return true;
 }
 
@@ -273,7 +266,8 @@ bool Filesystem::saves_much() const {
 void Filesystem::compact_inherited() {
   WriteLock lock(mutex_);
   // no snapshot since the recovery
-  const bool as_it_was = journal_ && compact_at_ != 0 && journal_->size() >= recovery_.journal.tail;
+  const bool as_it_was =
+      journal_ && snapshots_.has_begun() && journal_->size() >= recovery_.journal.tail;
   if (!as_it_was || broken_) {
     return;
   }
@@ -281,7 +275,7 @@ void Filesystem::compact_inherited() {
   if (records <= 2 * (names_.size() + CompletedRequests::capacity)) {
     return;
   }
-  compact_at_ = std::min(compact_at_, std::max(journal_->size(), options_.smallest_compaction));
+  snapshots_.hasten(journal_->size());
   compact_if_due();
 }
 
@@ -290,7 +284,7 @@ Status Filesystem::compact() try {
   const Status done = journal_->replace(
       [this](store::Journal& next) EFS_REQUIRES(mutex_) -> Status {
         Status status;
-        auto reserve = static_cast<std::int64_t>(room_for_events_);
+        auto reserve = static_cast<std::int64_t>(event_room_.bytes());
         names_.snapshot([&](const Record& record) {
           if (!status) {
             return;
@@ -321,8 +315,10 @@ Status Filesystem::compact() try {
   if (done) {
     durable_ = std::max(durable_.load(), journal_->sequence());
     still_marked_.clear();
-    missed_since_.reset();  // the snapshot has all events that the former journal did not take
-    restore_room_for_events();
+    missed_events_.clear();  // the snapshot has all events that the former journal did not take
+    if (event_room_.is_short()) {
+      event_room_.restore(*journal_, reserve_for_removals());
+    }
   } else if (switched) {  // power loss could restore the old journal without the following records
     broken_ = true;
     record_failed_sync();

@@ -28,15 +28,20 @@
 #include "base/memory.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "fs/append_room.hpp"
 #include "fs/completed_requests.hpp"
 #include "fs/container_pool.hpp"
 #include "fs/emptied_files.hpp"
+#include "fs/event_room.hpp"
+#include "fs/free_zeros.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/namespace.hpp"
 #include "fs/open_table.hpp"
 #include "fs/put_off_removals.hpp"
-#include "fs/room_ahead.hpp"
+#include "fs/quiet_files.hpp"
+#include "fs/removals.hpp"
 #include "fs/seal.hpp"
+#include "fs/snapshot_schedule.hpp"
 #include "fs/space_account.hpp"
 #include "store/journal.hpp"
 
@@ -104,7 +109,7 @@ bool is_privilege(std::string_view xattr);
 
 /// Thread-safe. Errors are those that POSIX names. When a change returns success it is in the
 /// journal.
-class Filesystem {
+class Filesystem final : private QuietFiles {
  public:
   /// Switches for the ordering rules of src/store/README.md, one for each place where this class or
   /// its journal enforces a rule. All are on. The crash tests switch one off at a time to prove
@@ -181,7 +186,7 @@ class Filesystem {
   /// Opens the file system of the store's journal. Without a journal makes a new file system, or
   /// fails with ENOENT if `read_only`.
   static Result<std::unique_ptr<Filesystem>> open(Backend& backend, const Options& options);
-  ~Filesystem();
+  ~Filesystem() override;
 
   // Names gives the kernel one reference
   Result<Entry> lookup(std::uint64_t parent, const std::string& name);
@@ -287,7 +292,7 @@ class Filesystem {
 
   /// The container of an open file, for passthrough. EIO if the container is missing, because a
   /// program would take ENOENT for a missing name.
-  Result<std::shared_ptr<Container>> container(std::uint64_t ino) const;
+  Result<std::shared_ptr<Container>> container(std::uint64_t ino) const override;
   /// Files that a program may have mapped for writing, according to the counted opens.
   std::vector<std::uint64_t> may_be_mapped() const;
   /// Files that a program may have open for writing. Includes those.
@@ -347,13 +352,8 @@ class Filesystem {
     return done;
   }
 
-  /// Reserves room behind the end of a file that is open for writing, at most `bytes`: see
-  /// RoomAhead. Returns where it ends; EAGAIN: none is to be had. After the last close it is given
-  /// back.
-  Result<std::uint64_t> take_room(std::uint64_t ino, std::uint64_t bytes) EFS_EXCLUDES(mutex_);
-
-  /// True if the file may have more blocks than data.
-  bool has_room(std::uint64_t ino) const { return room_.has(ino); }
+  /// The room ahead of appends. It is given back after the last close.
+  AppendRoom& room() { return room_; }
 
   /// Waits for some milliseconds if a removed file counts as open, because the kernel may delay the
   /// RELEASE of a closed file. Returns false at once if there is none.
@@ -373,7 +373,7 @@ class Filesystem {
   /// True if removed files hold space that programs may soon need. Call free_removed() then as soon
   /// as possible.
   bool owes_space() {
-    return (removing_ > 0 || space_.owes(SpaceAccount::smallest)) &&
+    return (removals_.any_running() || space_.owes(SpaceAccount::smallest)) &&
            space_.level() != SpaceAccount::Level::ample;
   }
 
@@ -433,6 +433,8 @@ class Filesystem {
   void look_for_failed_sync();
   Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
   void rebuild_reserve() EFS_REQUIRES(mutex_);
+  /// Gives back the room for appends that an earlier process left; a takeover inherits it.
+  void settle_rooms() EFS_REQUIRES(mutex_);
   void settle_nameless(std::vector<std::uint64_t>& containers) EFS_REQUIRES(mutex_);
   /// Counts what the predecessor's clients have open.
   void inherit_opens() EFS_REQUIRES(mutex_);
@@ -495,9 +497,6 @@ class Filesystem {
   Result<Entry> referenced(std::uint64_t ino) EFS_REQUIRES(mutex_);
   Status apply_appended(const Record& record) EFS_REQUIRES(mutex_);
   std::uint64_t reserve_for_removals() const EFS_REQUIRES_SHARED(mutex_);
-  void reserve_for_events(std::uint64_t wanted) EFS_REQUIRES(mutex_);
-  /// Reserves again the room that events have used, if the store has it.
-  void restore_room_for_events() EFS_REQUIRES(mutex_);
   /// As commit(). After an error this process knows the event all the same.
   Status commit_event(const ledger::Event& event) EFS_REQUIRES(mutex_);
   /// Records that a later process does not know the events since then.
@@ -518,6 +517,8 @@ class Filesystem {
   Status append_with_room(std::uint64_t request, std::int64_t reserve) EFS_REQUIRES(mutex_);
   Status append(std::uint64_t request, std::int64_t reserve) EFS_REQUIRES(mutex_);
   void compact_if_due() EFS_REQUIRES(mutex_);
+  /// Returns true if a snapshot replaced the journal. Logs a failure.
+  bool compact_now() EFS_REQUIRES(mutex_);
   /// True if it replaced the journal of a full store by a shorter snapshot.
   bool shortened_for_room() EFS_REQUIRES(mutex_);
   bool saves_much() const EFS_REQUIRES_SHARED(mutex_);
@@ -723,61 +724,17 @@ class Filesystem {
            inode.ino >= first_own_;
   }
 
-  /// Call when the last writer has closed the file. Frees the file's zero pages if they take space,
-  /// or leaves the file for free_zeros_left(). Does not throw.
-  void free_zeros(std::uint64_t ino) EFS_EXCLUDES(mutex_);
-
-  struct Zeros {
-    bool freed = false;  // some
-    bool left = false;   // there may be more zero pages
-  };
-
-  /// `tries`: the attempts to prove that no program can write, a millisecond apart.
-  Zeros free_zeros_of(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
-  /// Tries again with the files that free_zeros() left, because a program may write to them or time
-  /// was short. Returns true if space was freed.
-  bool free_zeros_left() EFS_EXCLUDES(mutex_);
-  void leave_zeros(std::uint64_t ino) EFS_EXCLUDES(mutex_);
-  /// Proves that no program can write to a file, and returns the file's Inode::edits of that
-  /// moment. Returns nothing without a proof.
-  std::optional<std::uint64_t> prove_no_writer(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
-
-  struct Run {
-    std::uint64_t offset = 0, length = 0;  // bytes
-  };
-
-  Result<std::uint64_t> reserve_room(std::uint64_t ino, MappedFile& content, const Space& space,
-                                     std::uint64_t bytes) EFS_REQUIRES_SHARED(mutex_);
-  /// Call after a close. Gives back the room of a file that no program can write to. Does not
-  /// throw.
-  void settle_room(std::uint64_t ino) EFS_EXCLUDES(mutex_);
-  /// Returns true if space was freed. `tries`: as for free_zeros_of(). Throws std::bad_alloc.
-  bool give_back_room(std::uint64_t ino, int tries) EFS_EXCLUDES(mutex_);
-  /// That of all files; returns true if space was freed.
-  bool give_back_rooms() EFS_EXCLUDES(mutex_);
-  /// The pages of the room that no program has written.
-  static std::vector<Run> unused(MappedFile& content, const RoomAhead::Room& room,
-                                 std::uint64_t size);
-  /// True if nothing is left to do.
-  bool settle_left_room(std::uint64_t ino) EFS_REQUIRES(mutex_);
-  /// Gives back what an earlier process left; a takeover inherits it.
-  void settle_rooms() EFS_REQUIRES(mutex_);
-
-  class ZeroPages;
-
-  /// Frees the pages `zeros` of a file. No program could write to the file when its edits were
-  /// `edits`, and the pages were seen to be zero after that. EAGAIN if a program may have written
-  /// since.
-  Status punch(std::uint64_t ino, std::uint64_t edits, MappedFile& content,
-               std::span<const Run> zeros) EFS_EXCLUDES(mutex_);
-  /// Frees all zero pages. `proof`: the result of prove_no_writer().
-  Zeros punch_all(std::uint64_t ino, std::uint64_t proof) EFS_EXCLUDES(mutex_);
-
-  /// Counts a running removal. A thread that needs its space waits for it (free_removed()).
-  class Removing;
-  void wait_for_removals() const;
-  /// Opens a regular file's content for the daemon's own I/O path.
-  Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino);
+  // QuietFiles
+  Result<std::shared_ptr<MappedFile>> file(std::uint64_t ino) override;
+  bool is_closed(std::uint64_t ino) const override EFS_EXCLUDES(mutex_);
+  bool is_closed_with_zeros(std::uint64_t ino) const override EFS_EXCLUDES(mutex_);
+  Status while_open(std::uint64_t ino, const std::function<Status(MappedFile&)>& use) override
+      EFS_EXCLUDES(mutex_);
+  std::optional<std::uint64_t> prove_no_writer(std::uint64_t ino, int tries) override
+      EFS_EXCLUDES(mutex_);
+  Status punch(std::uint64_t ino, std::uint64_t proof, MappedFile& content,
+               std::span<const Run> runs) override EFS_EXCLUDES(mutex_);
+  void space_given_back(std::uint64_t ino) override;
 
   Backend& backend_;
   const Options options_;
@@ -806,22 +763,15 @@ class Filesystem {
   mutable SharedMutex mutex_;
   Namespace names_ EFS_GUARDED_BY(mutex_);
   std::optional<store::Journal> journal_ EFS_GUARDED_BY(mutex_);
-  // journal size, bytes, at which a snapshot is due
-  std::uint64_t compact_at_ EFS_GUARDED_BY(mutex_) = 0;
+  SnapshotSchedule snapshots_ EFS_GUARDED_BY(mutex_);
   std::vector<std::byte> scratch_ EFS_GUARDED_BY(mutex_);
   SpareMemory spare_memory_ EFS_GUARDED_BY(mutex_);  // freed if apply() finds no other memory
-  // the last snapshot failed, and this was logged
-  bool snapshot_failed_ EFS_GUARDED_BY(mutex_) = false;
-  // rejected records since the last snapshot that was made for missing room
-  std::uint64_t refused_for_room_ EFS_GUARDED_BY(mutex_) = 0;
 
   struct Released {
     std::uint64_t sequence;  // of the journal when the last reference was dropped
     std::uint64_t ino;
   };
 
-  // files for free_zeros_left()
-  std::unordered_set<std::uint64_t> zeros_left_ EFS_GUARDED_BY(mutex_);
   // this process made the inodes from this number on
   std::uint64_t first_own_ EFS_GUARDED_BY(mutex_) = 0;
   // containers that staging uses. Staging reads their times without the namespace lock, but
@@ -837,27 +787,21 @@ class Filesystem {
   // running calls of settle() that have not yet recorded their files
   unsigned settling_ EFS_GUARDED_BY(mutex_) = 0;
   unsigned tended_ = 0;
-  // bytes of the journal's reserve that events may use when the store is full
-  std::uint64_t room_for_events_ EFS_GUARDED_BY(mutex_) = 0;
-  std::uint64_t wanted_for_events_ EFS_GUARDED_BY(mutex_) = 0;
-  // since when events of this process are missing in the journal
-  std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);
-  bool has_recorded_missed_ EFS_GUARDED_BY(mutex_) = false;  // the journal says so
+  EventRoom event_room_ EFS_GUARDED_BY(mutex_);
+  MissedEvents missed_events_ EFS_GUARDED_BY(mutex_);
   // files that lack no writes, although the journal says that they do: see forget_lost_writes()
   std::unordered_set<std::uint64_t> still_marked_ EFS_GUARDED_BY(mutex_);
   CompletedRequests completed_requests_ EFS_GUARDED_BY(mutex_);
 
   SpaceAccount space_;
-  // removals and truncations that may have freed space or will
-  std::atomic<std::uint64_t> removals_{0};
+  Removals removals_;  // a thread that needs their space waits for them: free_removed()
   std::atomic<std::uint64_t> freed_up_to_{0};  // removals_ when free_removed() was last begun
   std::atomic<std::uint64_t> times_freed_{0};  // how often free_removed() has ended
   std::atomic<std::uint64_t> awaited_{0};      // removals_ at the last await_removed()
-  std::atomic<std::uint32_t> removing_{0};     // see Removing
 
-  RoomAhead room_;
-  std::atomic_flag settling_room_;  // a thread waits in settle_room()
-  ContainerPool pool_;              // rank 33
+  FreeZeros zeros_;
+  AppendRoom room_;
+  ContainerPool pool_;  // rank 33
   PutOffRemovals put_off_;
 
   Mutex files_mutex_;  // rank 30

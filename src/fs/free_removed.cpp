@@ -12,7 +12,6 @@
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/kernel_view.hpp"
-#include "fs/removing.hpp"
 
 namespace efs::fs {
 
@@ -78,7 +77,7 @@ Filesystem::Reaped Filesystem::reap_unnamed(std::uint64_t ino, SpaceAccount::Lev
   if (inode == nullptr || inode->nlink > 0 || !inode->is_regular()) {
     return {};
   }
-  ++removals_;
+  removals_.note();
   bool now = level == SpaceAccount::Level::scarce;
   // A file that holds a noticeable part: its FORGET may wait behind the next create.
   if (!now && !inode->freed) {
@@ -104,7 +103,7 @@ void Filesystem::reap_when_released(std::uint64_t ino, SpaceAccount::Level level
     return;
   }
   kernel->await_received();
-  const Removing removing(removing_);
+  const Removing removing(removals_);
   Reaped reaped;
   {
     WriteLock lock(mutex_);
@@ -139,7 +138,7 @@ void Filesystem::remove_container(const Reaped& reaped) {
                static_cast<std::uint64_t>(held->st_blocks) * 512);
   }
   room_.drop(reaped.container);
-  ++removals_;
+  removals_.note();
   const bool later = kernel != nullptr && !reaped.waits && kernel->removes_later() &&
                      space_.level() == SpaceAccount::Level::ample;
   const std::size_t waiting = later ? put_off_.add(reaped.container) : 0;
@@ -155,7 +154,7 @@ void Filesystem::remove_put_off() {
   if (put_off() == 0) {
     return;
   }
-  const Removing removing(removing_);  // before take(): no removal may be out of sight
+  const Removing removing(removals_);  // before take(): no removal may be out of sight
   while (const std::uint64_t container = put_off_.take()) {
     remove_container_now({.gone = true, .container = container});
   }
@@ -177,18 +176,6 @@ void Filesystem::remove_container_now(const Reaped& reaped) {
   }
 }
 
-void Filesystem::wait_for_removals() const {
-  // Others may begin while we wait. So it is not waited for all of them for ever.
-  constexpr int most_changes = 256;
-  for (int changes = 0; changes < most_changes; ++changes) {
-    const auto running = removing_.load();
-    if (running == 0) {
-      return;
-    }
-    removing_.wait(running);
-  }
-}
-
 bool Filesystem::has_open_removed() const {
   ReadLock lock(mutex_);
   return !unnamed_.empty();
@@ -199,7 +186,7 @@ void Filesystem::make_room_ahead() {
   if (kernel != nullptr && space_.level() != SpaceAccount::Level::ample) {
     remove_put_off();
     // Counted, but not owed yet: a RELEASE that another thread handles.
-    if (has_open_removed() || removing_ > 0) {
+    if (has_open_removed() || removals_.any_running()) {
       kernel->await_received();
       free_removed();
       return;
@@ -221,7 +208,7 @@ bool Filesystem::await_release() {
 }
 
 bool Filesystem::await_removed() {
-  const auto removals = removals_.load();
+  const auto removals = removals_.noted();
   if (needs_no_sync() || awaited_.exchange(removals) == removals) {
     return false;
   }
@@ -232,19 +219,19 @@ bool Filesystem::await_removed() {
 
 bool Filesystem::free_removed() try {
   // In this order: a removal goes from the last of them to the first.
-  if (put_off() == 0 && removing_ == 0 && freed_up_to_ == removals_) {
+  if (put_off() == 0 && !removals_.any_running() && freed_up_to_ == removals_.noted()) {
     space_.settle();
-    const bool any = give_back_rooms();
-    return free_zeros_left() || any;
+    const bool any = room_.give_back_all();
+    return zeros_.free_left() || any;
   }
   slow_work_begins();
   MutexLock turn(freeing_);
-  const auto removals = removals_.load();
+  const auto removals = removals_.noted();
   const auto debts = space_.debts();  // later ones may have to wait for another sync
   std::vector<Reaped> unopened;
   bool waits = false;
   {
-    const Removing removing(removing_);
+    const Removing removing(removals_);
     {
       WriteLock lock(mutex_);
       try {
@@ -266,13 +253,14 @@ bool Filesystem::free_removed() try {
   if (waits) {
     (void)sync_journal();  // logged; a file system that failed frees nothing
   }
-  free_zeros_left();
-  give_back_rooms();
+  zeros_.free_left();
+  room_.give_back_all();
   // Upkeep may take one after the wait, and before remove_put_off().
   constexpr int most_rounds = 16;
-  for (int rounds = 0; rounds < most_rounds && (put_off() > 0 || removing_ > 0); ++rounds) {
+  for (int rounds = 0; rounds < most_rounds && (put_off() > 0 || removals_.any_running());
+       ++rounds) {
     remove_put_off();
-    wait_for_removals();
+    removals_.wait();
   }
   if (KernelView* kernel = kernel_) {
     kernel->release_space();

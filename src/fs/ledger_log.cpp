@@ -2,7 +2,6 @@
 // The events of the ledger in the journal, and what becomes of those that it does not take.
 #include "fs/ledger_log.hpp"
 
-#include <algorithm>
 #include <new>
 #include <span>
 #include <utility>
@@ -13,9 +12,6 @@
 
 namespace efs::fs {
 namespace {
-
-// bytes of the journal that events leave to the records of the next start
-constexpr std::uint64_t room_of_start = 16u << 10;
 
 Record record_of(const ledger::Event& event) {
   return std::visit([](const auto& one) -> Record { return one; }, event);
@@ -34,15 +30,12 @@ bool is_full(const Status& done) {
 }  // namespace
 
 void LedgerLog::reserve_room() {
-  constexpr std::uint64_t least = 256u << 10, most = 16u << 20, share = 4096;
   const WriteLock lock(filesystem_.mutex_);
   if (!filesystem_.journal_ || filesystem_.broken_) {
     return;
   }
-  const std::uint64_t capacity = filesystem_.backend_.space().capacity;
-  const auto wanted = std::clamp<std::uint64_t>(capacity / share, least, most);
-  filesystem_.wanted_for_events_ = wanted + room_of_start;
-  filesystem_.reserve_for_events(wanted);
+  filesystem_.event_room_.reserve(*filesystem_.journal_, filesystem_.reserve_for_removals(),
+                                  EventRoom::wanted_for(filesystem_.backend_.space().capacity));
 }
 
 void LedgerLog::read(const std::function<void(const ledger::Ledger&)>& look) const {
@@ -73,37 +66,16 @@ Status LedgerLog::sync() {
   return filesystem_.sync_journal();
 }
 
-/// Reserves less if there is less. A reserve that the journal does not have would make it refuse
-/// all other records.
-void Filesystem::reserve_for_events(std::uint64_t wanted) {
-  const std::uint64_t removals = reserve_for_removals();
-  while (wanted >= room_of_start && !journal_->set_reserve(removals + 2 * room_of_start + wanted)) {
-    wanted /= 2;
-  }
-  room_for_events_ = wanted >= room_of_start ? wanted + room_of_start : 0;
-  (void)journal_->set_reserve(removals + room_for_events_);
-}
-
-void Filesystem::restore_room_for_events() {
-  if (room_for_events_ >= wanted_for_events_) {
-    return;
-  }
-  const std::uint64_t removals = reserve_for_removals();
-  if (journal_->set_reserve(removals + wanted_for_events_)) {
-    room_for_events_ = wanted_for_events_;
-  } else {
-    (void)journal_->set_reserve(removals + room_for_events_);
-  }
-}
-
 /// On a full store it uses the room that was reserved for events.
 Status Filesystem::commit_event(const ledger::Event& event) {
   const Record record = record_of(event);
   Status done = commit(0, record);
   if (const auto size = is_full(done) ? size_of(record) : 0;
-      size > 0 && room_for_events_ >= static_cast<std::uint64_t>(size) + room_of_start) {
+      size > 0 && event_room_.has(static_cast<std::uint64_t>(size))) {
     done = commit(0, record, -size);
-    room_for_events_ -= done ? static_cast<std::uint64_t>(size) : 0;
+    if (done) {
+      event_room_.use(static_cast<std::uint64_t>(size));
+    }
   }
   if (done) {
     return done;
@@ -118,22 +90,24 @@ Status Filesystem::commit_event(const ledger::Event& event) {
 }
 
 void Filesystem::record_missed_events(Nanoseconds since) {
-  if (missed_since_ && *missed_since_ <= since && has_recorded_missed_) {
+  if (missed_events_.is_recorded(since)) {
     return;
   }
-  if (refused_for_room_ != 0 && shortened_for_room()) {
+  if (snapshots_.is_refusing() && shortened_for_room()) {
     return;  // the snapshot has the event
   }
-  missed_since_ = std::min(missed_since_.value_or(since), since);
-  has_recorded_missed_ = false;
+  const ledger::Missed missed{missed_events_.add(since)};
   // This process misses nothing, so it does not apply the record. The journal has space for it as
   // for a removal.
   scratch_.clear();
-  encode(ledger::Missed{*missed_since_}, scratch_);
+  encode(missed, scratch_);
   const auto size = static_cast<std::int64_t>(store::Journal::record_size(scratch_.size()));
   const Status done = journal_ && !broken_ ? append(0, -size) : fail(EROFS);
-  has_recorded_missed_ = !is_full(done);
-  if (done || is_full(done)) {
+  if (is_full(done)) {
+    return;
+  }
+  missed_events_.set_recorded();
+  if (done) {
     return;
   }
   if (done.error().code == EIO) {
@@ -144,10 +118,10 @@ void Filesystem::record_missed_events(Nanoseconds since) {
 }
 
 void Filesystem::record_missing_events() {
-  if (!missed_since_ || !journal_ || broken_ || !compact()) {
+  if (!missed_events_.any() || !journal_ || broken_ || !compact()) {
     return;
   }
-  compact_at_ = std::max(options_.smallest_compaction, 2 * journal_->size());
+  snapshots_.made(journal_->size());
 }
 
 /// Other records fail until this room is there again: set_reserve() need not find it now.

@@ -7,7 +7,7 @@
 #include "base/shortage.hpp"
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
-#include "fs/removing.hpp"
+#include "fs/removal_reserve.hpp"
 
 namespace efs::fs {
 namespace {
@@ -103,16 +103,13 @@ Status Filesystem::recover() {
     EFS_TRY(doubt_events());
     EFS_TRY(finish_emptied());
     EFS_TRY(match_containers(containers));
-    if (!options_.read_only) {
-      settle_rooms();
-    }
+    settle_rooms();
     recovery_.emptied_before = std::ranges::any_of(emptied_.inodes(), [this](std::uint64_t ino) {
       const auto attributes = backend_.attributes(ino);
       return attributes && emptied_.contains(ino, *attributes);
     });
     // Programs wait during a takeover, so the snapshot is made later.
-    compact_at_ =
-        options_.smallest_compaction + (options_.takeover && journal_ ? journal_->size() : 0);
+    snapshots_.begin(options_.takeover && journal_ ? journal_->size() : 0);
   }
   if (broken_ && !options_.takeover) {
     return fail(EIO, "the journal cannot be written to");
@@ -260,9 +257,22 @@ std::uint64_t Filesystem::reserve_for_removals() const {
 }
 
 void Filesystem::rebuild_reserve() {
-  if (const Status kept = journal_->set_reserve(reserve_for_removals() + room_for_events_); !kept) {
+  if (const Status kept = journal_->set_reserve(reserve_for_removals() + event_room_.bytes());
+      !kept) {
     log::warn("event=reserve_not_rebuilt reason=\"{}\" note=\"removals may need space\"",
               describe(kept.error()));
+  }
+}
+
+void Filesystem::settle_rooms() {
+  if (options_.takeover) {
+    return room_.inherit();
+  }
+  if (!options_.read_only) {
+    room_.give_back_left([this](std::uint64_t ino) EFS_REQUIRES_SHARED(mutex_) {
+      const Inode* inode = names_.find(ino);
+      return inode != nullptr && inode->is_regular();
+    });
   }
 }
 
@@ -609,7 +619,7 @@ Status Filesystem::sync_journal() {
 }
 
 void Filesystem::free_released() {
-  const Removing removing(removing_);
+  const Removing removing(removals_);
   std::vector<std::uint64_t> inodes;
   {
     WriteLock lock(mutex_);
@@ -626,7 +636,7 @@ void Filesystem::free_released() {
   for (const auto ino : inodes) {
     backend_.remove(ino);
   }
-  ++removals_;
+  removals_.note();
 }
 
 void Filesystem::tend() {

@@ -2,8 +2,10 @@
 # Made by cmake/list_sources.sh.
 set(sources
   acl.cpp
+  append_room.cpp
   container_pool.cpp
   emptied_files.cpp
+  event_room.cpp
   extents.cpp
   filesystem.cpp
   free_removed.cpp
@@ -29,11 +31,11 @@ set(sources
   ops/set_acl.cpp
   ops/setattr.cpp
   ops/statfs.cpp
-  ops/take_room.cpp
   ops/unlink.cpp
   ops/write.cpp
   ops/xattr.cpp
   placed_file.cpp
+  quiet_files.cpp
   record.cpp
   recovery.cpp
   room_ahead.cpp
@@ -47,4 +49,5 @@ set(sources
   staging_invalidate.cpp
   staging_links.cpp
   staging_live.cpp
+  zero_pages.cpp
 )

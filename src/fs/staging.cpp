@@ -11,6 +11,7 @@
 #include "base/parallel_for.hpp"
 #include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/removal_reserve.hpp"
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {

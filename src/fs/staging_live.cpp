@@ -6,6 +6,7 @@
 #include "fs/filesystem.hpp"
 #include "fs/kernel_view.hpp"
 #include "fs/mapped_file.hpp"
+#include "fs/removal_reserve.hpp"
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {

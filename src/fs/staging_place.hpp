@@ -6,7 +6,6 @@
 #include <string>
 
 #include "fs/filesystem.hpp"
-#include "fs/removing.hpp"
 
 namespace efs::fs {
 

@@ -47,7 +47,8 @@ for given in re.findall(r'(?:\{\s*"state"\s*,|\["state"\]\s*=)([^,;{}]*)[;}]', c
     found.update(re.findall(word, given))
 found.update(re.findall(r'\bstate\s*[!=]=\s*' + word, cli))
 found.update(re.findall(r'value\(\s*"state"\s*,\s*""\s*\)\s*[!=]=\s*' + word, cli))
-found.update(re.findall(r'\?\s*' + word + r'\s*:\s*shown\(s,\s*"state"', cli))
+found.update(re.findall(r'\.state\s*=\s*' + word, cli))
+found.update(re.findall(r'\?\s*' + word + r'\s*:\s*shown\(s\.state\)', cli))
 name = r'\s*&?[\w>-]+\s*,'
 found.update(re.findall(r'\b(?:efs_publish|efs_publish_more|publish|settle)\(' + name + name + r'\s*' + word, plugin))
 found.update(re.findall(r'\bend_as\(' + name + name + r'\s*"[a-z-]+"\s*,\s*' + word, plugin))
@@ -74,8 +75,8 @@ sed '/^\.B given\\-up$/,/^\.TP/d' "$page" >"$S/page2"
 check_not 'nor one of a batch job' same "$(states "$SOURCE")" "$(manual_states "$S/page2")"
 mkdir -p "$S/tree/src/cli" "$S/tree/slurm-plugin"
 printf 'publish(site,\n    job,\n "one-more", text);' >"$S/tree/slurm-plugin/watch.c"
-printf 'record["state"] =\n  lost ? "another"\n : "third";' >"$S/tree/src/cli/status.cpp"
-check 'states are found however the lines are broken' same $'another\none-more\nthird' "$(states "$S/tree")"
+printf 'record["state"] =\n  lost ? "another"\n : "third";\nreturn {.name = name, .state =\n "fourth"};' >"$S/tree/src/cli/status.cpp"
+check 'states are found however the lines are broken' same $'another\nfourth\none-more\nthird' "$(states "$S/tree")"
 check_not 'an event that the page does not have is found' same "$(events "$SOURCE")" "$(manual_events "$S/page")"
 
 # --- the manual ---

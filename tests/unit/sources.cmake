@@ -74,6 +74,7 @@ set(sources
   fs/container_pool_test.cpp
   fs/content_test.cpp
   fs/durability_test.cpp
+  fs/event_room_test.cpp
   fs/extents_test.cpp
   fs/filesystem_test.cpp
   fs/free_removed_test.cpp
@@ -86,10 +87,13 @@ set(sources
   fs/open_table_test.cpp
   fs/record_test.cpp
   fs/recovery_test.cpp
+  fs/removals_test.cpp
   fs/room_ahead_test.cpp
   fs/segment_tree_test.cpp
+  fs/snapshot_schedule_test.cpp
   fs/staging_live_test.cpp
   fs/takeover_test.cpp
+  fs/zero_pages_test.cpp
   fuse/adapter_test.cpp
   fuse/backing_test.cpp
   fuse/counters_test.cpp
@@ -155,6 +159,7 @@ set(sources
   stage/export/hidden_directories_test.cpp
   stage/export/job_record_test.cpp
   stage/export/leftovers_test.cpp
+  stage/export/outgoing_test.cpp
   stage/export/receipt_check_test.cpp
   stage/export/receipt_test.cpp
   stage/export/result_attributes_test.cpp

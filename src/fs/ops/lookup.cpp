@@ -2,7 +2,6 @@
 #include <unordered_set>
 
 #include "fs/filesystem.hpp"
-#include "fs/removing.hpp"
 
 namespace efs::fs {
 
@@ -55,7 +54,7 @@ Filesystem::Forgotten Filesystem::forget_all(std::uint64_t ino) {
 
 Filesystem::Forgotten Filesystem::free_forgotten(std::uint64_t ino, bool all) {
   {
-    const Removing removing(removing_);
+    const Removing removing(removals_);
     Reaped reaped;
     {
       WriteLock lock(mutex_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
-#include "fs/removing.hpp"
+#include "fs/removal_reserve.hpp"
 
 namespace efs::fs {
 namespace {

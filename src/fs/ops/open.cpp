@@ -6,7 +6,6 @@
 #include "base/log.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
-#include "fs/removing.hpp"
 
 namespace efs::fs {
 namespace {
@@ -100,8 +99,8 @@ Status Filesystem::prepare_open(const Caller& caller, std::uint64_t ino, bool be
   if (writes) {
     make_room_ahead();
     if (space_.level() == SpaceAccount::Level::scarce) {
-      free_zeros_left();
-      give_back_rooms();
+      zeros_.free_left();
+      room_.give_back_all();
     }
   }
   if (writes) {
@@ -172,7 +171,7 @@ bool Filesystem::release(std::uint64_t handle) {
   }
   const Closed closed = count_release(*file);
   if (closed != Closed::last && (file->flags & O_ACCMODE) != O_RDONLY) {
-    settle_room(file->ino);
+    room_.settle(file->ino);
   }
   free_closed(file->ino, closed);
   return true;
@@ -187,14 +186,14 @@ void Filesystem::close_all(const Owner& owner) try {
                     const Closed closed = count_release(file);
                     try {
                       if (closed == Closed::last_writer) {
-                        leave_zeros(file.ino);
+                        zeros_.leave(file.ino);
                       } else {
                         free_closed(file.ino, closed);
                       }
                     } catch (const std::bad_alloc&) {
                     }  // the next file
                   });
-  give_back_rooms();
+  room_.give_back_all();
 } catch (const std::bad_alloc&) {
 }
 
@@ -208,13 +207,13 @@ void Filesystem::record_survivor(const OpenFile& file) {
 
 void Filesystem::free_closed(std::uint64_t ino, Closed closed) {
   if (closed == Closed::last_writer) {
-    return free_zeros(ino);
+    return zeros_.closed(ino);
   }
   if (closed == Closed::any || space_.level() == SpaceAccount::Level::ample) {
     return;
   }
   {
-    const Removing removing(removing_);
+    const Removing removing(removals_);
     Reaped reaped;
     {
       WriteLock lock(mutex_);
@@ -236,7 +235,7 @@ Filesystem::Closed Filesystem::count_release(const OpenFile& file) {
   }
   found->count_close(file.flags);
   if (found->is_unreachable()) {
-    ++removals_;
+    removals_.note();
     return Closed::last;
   }
   const bool was_writer = (file.flags & O_ACCMODE) != O_RDONLY;

@@ -3,7 +3,7 @@
 
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
-#include "fs/removing.hpp"
+#include "fs/removal_reserve.hpp"
 
 namespace efs::fs {
 namespace {
@@ -65,7 +65,7 @@ Status Filesystem::rename(const Caller& caller, const NameIn& from, const NameIn
   while (true) {
     std::uint64_t open = 0;
     {
-      const Removing removing(removing_);
+      const Removing removing(removals_);
       auto step = rename_unless_unsynced(call, synced);
       if (!step) {
         return std::unexpected(step.error());

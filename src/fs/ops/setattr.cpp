@@ -91,7 +91,7 @@ Status Filesystem::set_size(std::uint64_t ino, std::uint64_t size) {
   const Status done = (*content)->truncate(size);
   epoch_ends(ino);
   EFS_TRY(done);
-  ++removals_;
+  removals_.note();
   return lost_writes > 0 ? forget_lost_writes(ino, lost_writes) : Status();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fs/filesystem.hpp"
-#include "fs/removing.hpp"
+#include "fs/removal_reserve.hpp"
 
 namespace efs::fs {
 
@@ -12,7 +12,7 @@ Status Filesystem::remove_name(const Caller& caller, const NameIn& at, bool dire
   const SpaceAccount::Level level = space_.level();
   Reaped reaped;
   {
-    const Removing removing(removing_);
+    const Removing removing(removals_);
     {
       WriteLock lock(mutex_);
       if (done_before(caller)) {

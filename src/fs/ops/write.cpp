@@ -125,7 +125,7 @@ Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, s
     epoch_ends(ino);
   }
   if (done && (mode & FALLOC_FL_PUNCH_HOLE) != 0) {
-    ++removals_;
+    removals_.note();
   }
   return done;
 }

@@ -108,7 +108,7 @@ Run run_at(fs::Filesystem& filesystem, const struct stat& file, std::uint64_t of
   constexpr std::uint64_t block = 512, page = 4096;
   const auto size = static_cast<std::uint64_t>(file.st_size);
   const std::uint64_t held = static_cast<std::uint64_t>(file.st_blocks) * block;
-  if (held >= size && held < size + page && !filesystem.has_room(file.st_ino)) {
+  if (held >= size && held < size + page && !filesystem.room().has(file.st_ino)) {
     return {.begin = 0, .end = size};
   }
   if (size > soon_searched) {
@@ -159,7 +159,7 @@ void take_room(Request& request, const Ioctl& call) {
     return request.reply_error(EINVAL);
   }
   std::memcpy(&wanted, call.in, sizeof wanted);
-  const auto room = request.filesystem().take_room(call.ino, wanted.bytes);
+  const auto room = request.filesystem().room().take(call.ino, wanted.bytes);
   if (!room) {
     return request.reply_error(room.error().code == EINVAL ? ENOTTY : room.error().code);
   }

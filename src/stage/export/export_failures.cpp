@@ -21,38 +21,38 @@ void ExportFailures::record_full(const Error& error) {
   }
 }
 
-void ExportFailures::fail_result(Outgoing& out, const Error& error) {
+outgoing::Settled& ExportFailures::fail_result(Outgoing& out, const Error& error) {
   record_full(error);
-  out.no_room = is_full(error);
   out.entry.code = error.code;
   if (error.code == ECANCELED) {
     return out.settle(Action::not_saved, progress_.why_cancelled());
   }
-  out.settle(Action::failed, describe(error));
+  auto& settled = out.settle(Action::failed, describe(error));
+  settled.no_room = is_full(error);
+  return settled;
 }
 
 void ExportFailures::fail_held(Outgoing& out) const {
-  const Error error = given_up({EALREADY, out.held});
+  const Error error = given_up({EALREADY, out.held()});
   out.entry.code = error.code;
-  out.partial_left = out.state == Outgoing::State::written;
-  if (progress_.cancel) {
-    return out.settle(Action::not_saved, error.what + "; " + progress_.why_cancelled());
-  }
-  out.settle(Action::failed, error.what);
+  const bool is_written = out.is<outgoing::Written>();
+  auto& settled = progress_.cancel
+                      ? out.settle(Action::not_saved, error.what + "; " + progress_.why_cancelled())
+                      : out.settle(Action::failed, error.what);
+  settled.partial_left = is_written;
 }
 
-void ExportFailures::fail_name(Outgoing& out, const Error& error) {
+outgoing::Settled& ExportFailures::fail_name(Outgoing& out, const Error& error) {
   if (error.code != EEXIST) {
     return fail_result(out, error);
   }
   out.entry.code = error.code;
-  out.settle(Action::conflict, describe(error));
+  return out.settle(Action::conflict, describe(error));
 }
 
 bool ExportFailures::leave_untried(Outgoing& out) const {
   if (full_) {
-    out.settle(Action::not_saved, "not tried: no space left in results-dir");
-    out.no_room = true;
+    out.settle(Action::not_saved, "not tried: no space left in results-dir").no_room = true;
     return true;
   }
   if (progress_.cancel) {

@@ -15,12 +15,12 @@ class ExportFailures {
  public:
   explicit ExportFailures(const Progress& progress) : progress_(progress) {}
 
-  /// Settles the result as failed (or not-saved after a cancel).
-  void fail_result(Outgoing& out, const Error& error);
+  /// Settles the result as failed (or not-saved after a cancel). The caller may complete the state.
+  outgoing::Settled& fail_result(Outgoing& out, const Error& error);
 
   /// The same for a result that did not get its name; another node may have a result of that name
   /// (merge.hpp).
-  void fail_name(Outgoing& out, const Error& error);
+  outgoing::Settled& fail_name(Outgoing& out, const Error& error);
 
   /// Settles a result that is still `held`.
   void fail_held(Outgoing& out) const;

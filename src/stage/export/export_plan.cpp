@@ -115,8 +115,7 @@ const Outgoing& ExportPlan::brought_before(const fs::WalkItem& item) {
   Outgoing& out = before_.emplace_back();
   out.item = &there;
   out.name = leaf_of(there.path);
-  out.brought_before = true;
-  out.settle(Action::kept);
+  out.settle(Action::kept).is_of_before = true;
   return out;
 }
 
@@ -125,7 +124,7 @@ std::vector<fs::PfsName> ExportPlan::names_to_give(
   std::vector<fs::PfsName> names;
   for (const auto* list : {&firsts_, &further_names_}) {
     for (const auto& out : *list) {
-      if (out.state == Outgoing::State::waiting) {
+      if (out.is<outgoing::Waiting>()) {
         names.push_back({.path = out.item->path});
       }
     }
@@ -195,7 +194,7 @@ std::unordered_set<std::string> ExportPlan::well_filled(
 std::unordered_map<std::string_view, std::size_t> ExportPlan::results_by_directory() const {
   std::unordered_map<std::string_view, std::size_t> results;
   for (const auto& out : firsts_) {
-    if (out.state == Outgoing::State::waiting && out.elder == nullptr) {
+    if (out.is<outgoing::Waiting>() && out.elder == nullptr) {
       ++results[parent_view(out.item->path)];
     }
   }

@@ -33,11 +33,11 @@ void guarded(std::span<Outgoing> task, const std::function<void()>& work) {
     work();
   } catch (const std::exception& exception) {
     for (auto& out : task) {
-      if (out.state == Outgoing::State::settled) {
+      if (out.is<outgoing::Settled>()) {
         continue;
       }
-      out.partial_left = out.state != Outgoing::State::named;  // the partial may exist
-      out.settle(Action::failed, exception.what());
+      const bool is_named = out.is<outgoing::Named>();
+      out.settle(Action::failed, exception.what()).partial_left = !is_named;
     }
   }
 }
@@ -71,7 +71,7 @@ void ResultBatches::run(std::span<Outgoing> results) {
 void ResultBatches::finish_held(std::span<Outgoing> results) {
   std::vector<Outgoing*> held;
   for (auto& out : results) {
-    if (out.state == Outgoing::State::written) {
+    if (out.is<outgoing::Written>()) {
       held.push_back(&out);
     }
   }
@@ -125,7 +125,7 @@ std::map<std::string, std::vector<Outgoing*>> ResultBatches::by_hidden_directory
 void ResultBatches::show_directories(std::span<Outgoing> batch) {
   for (const auto& [path, results] : by_hidden_directory(batch)) {
     const bool is_clean = std::ranges::none_of(
-        results, [](const Outgoing* out) { return out->straight && out->partial_left; });
+        results, [](const Outgoing* out) { return out->straight && out->partial_left(); });
     const Status shown = is_clean ? tree_.show(path)
                                   : fail(ENOTEMPTY, "incomplete files in it could not be removed");
     if (!shown) {
@@ -137,8 +137,8 @@ void ResultBatches::show_directories(std::span<Outgoing> batch) {
       continue;
     }
     for (auto* out : results) {
-      if (std::exchange(out->straight, false) && out->state == Outgoing::State::written) {
-        out->state = Outgoing::State::named;
+      if (std::exchange(out->straight, false) && out->is<outgoing::Written>()) {
+        out->state = outgoing::Named{};
       }
     }
   }
@@ -149,22 +149,20 @@ void ResultBatches::show_directories(std::span<Outgoing> batch) {
 void ResultBatches::write_openly(const std::string& path, std::span<Outgoing* const> results) {
   std::vector<Outgoing*> again;
   for (auto* out : results) {
-    if (out->state == Outgoing::State::settled) {
+    if (out->is<outgoing::Settled>()) {
       continue;
     }
-    if (out->state == Outgoing::State::named) {
+    if (out->is<outgoing::Named>()) {
       out->straight = true;
     }
-    out->partial_left = true;
-    writer_.remove_partials({out, 1});
+    writer_.remove_written(*out);
     again.push_back(out);
   }
   const Status made = tree_.unhide(path);
   for (auto* out : results) {
-    out->straight = out->partial_left = false;
+    out->straight = false;
   }
   for (auto* out : again) {
-    out->held.clear();
     if (!made) {
       failures_.fail_result(*out, made.error());
       continue;
@@ -176,8 +174,7 @@ void ResultBatches::write_openly(const std::string& path, std::span<Outgoing* co
 }
 
 void ResultBatches::try_again(Outgoing& out, const Outgoing* first) {
-  out.state = Outgoing::State::waiting;
-  out.no_room = out.partial_left = false;
+  out.state = outgoing::Waiting{};
   out.fsync = true;
   out.entry.code = 0;
   const std::string before = std::exchange(out.entry.reason, {});
@@ -248,7 +245,7 @@ void ResultBatches::in_tasks(std::span<Outgoing> batch,
 /// file, so it fails all of them.
 void ResultBatches::sync_partials(std::span<Outgoing> batch) {
   const auto waits = [](const Outgoing& out) {
-    return out.state == Outgoing::State::written && !out.fsync;
+    return out.is<outgoing::Written>() && !out.fsync;
   };
   if (std::ranges::none_of(batch, waits)) {
     return;
@@ -261,9 +258,8 @@ void ResultBatches::sync_partials(std::span<Outgoing> batch) {
     if (!waits(out)) {
       continue;
     }
-    out.partial_left = true;
-    failures_.fail_result(out,
-                          {synced.error().code, "making it durable: " + describe(synced.error())});
+    const Error error{synced.error().code, "making it durable: " + describe(synced.error())};
+    failures_.fail_result(out, error).partial_left = true;
   }
 }
 
@@ -271,7 +267,7 @@ void ResultBatches::sync_partials(std::span<Outgoing> batch) {
 void ResultBatches::secure(std::span<const Outgoing> batch) {
   std::vector<std::uint64_t> written;
   for (const auto& out : batch) {
-    if (out.state == Outgoing::State::written && S_ISREG(out.item->attributes.st_mode)) {
+    if (out.is<outgoing::Written>() && S_ISREG(out.item->attributes.st_mode)) {
       written.push_back(out.item->ino);
     }
   }
@@ -287,7 +283,7 @@ template <typename Results>
 void ResultBatches::sync_names_of(const Results& results) {
   std::set<std::string> directories;
   for (const Outgoing& out : results) {
-    if (out.state == Outgoing::State::named) {
+    if (out.is<outgoing::Named>()) {
       directories.insert(parent_of(out.item->path));
     }
   }
@@ -298,11 +294,12 @@ void ResultBatches::sync_names_of(const Results& results) {
   }
   const std::string doubt = !synced ? describe(synced.error()) : directories_.not_durable();
   for (Outgoing& out : results) {
-    if (out.state != Outgoing::State::named) {
+    const auto* named = std::get_if<outgoing::Named>(&out.state);
+    if (named == nullptr) {
       continue;
     }
     if (doubt.empty()) {
-      out.settle(out.there_already ? Action::kept : Action::staged_out,
+      out.settle(named->there_already ? Action::kept : Action::staged_out,
                  std::move(out.entry.reason));
     } else {
       out.settle(Action::failed,
@@ -321,7 +318,7 @@ void ResultBatches::finish(std::span<Outgoing* const> held, bool goes_on) {
       const std::span<Outgoing> one(out, 1);
       guarded(one, [&] {
         publisher_.publish(one);
-        if (!goes_on && !out->held.empty()) {
+        if (!goes_on && !out->held().empty()) {
           failures_.fail_held(*out);
         }
       });

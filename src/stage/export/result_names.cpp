@@ -136,8 +136,7 @@ bool ResultNames::is_over_input(Outgoing& out, int directory) {
 
 void ResultNames::found_there(Outgoing& out, std::optional<FileSum> checksum) {
   out.entry.checksum = checksum;
-  out.there_already = true;
-  out.state = Outgoing::State::named;
+  out.state = outgoing::Named{.there_already = true};
   progress_.bytes_done += out.data;
 }
 

@@ -13,16 +13,16 @@ constexpr int most_tries = 1000;  // of getting a name for which other processes
 
 /// True if the PFS should have a copy of the result.
 bool is_brought_out(const Outgoing& out) {
-  return out.state == Outgoing::State::settled &&
+  return out.is<outgoing::Settled>() &&
          (out.entry.action == Action::staged_out || out.entry.action == Action::kept);
 }
 
-/// True if `now`, which has the name of the result on the PFS, is still its copy.
+/// True if `now`, which has the name of the settled result on the PFS, is still its copy.
 bool is_still_copy(const Outgoing& out, const struct stat& now) {
   if (out.file.checksum && now.st_ino != out.file.inode) {
     return false;
   }
-  return !out.brought_before || is_untouched_copy(now, *out.item);
+  return !std::get<outgoing::Settled>(out.state).is_of_before || is_untouched_copy(now, *out.item);
 }
 
 /// True if the PFS cannot link, or cannot link this file. That is no failure: the result is then a
@@ -49,7 +49,7 @@ void ResultPublisher::publish(std::span<Outgoing> task) {
   const ScratchPool::Loan scratch(scratches_);
   DirectoryCursor directories = tree_.cursor();
   for (auto& out : task) {
-    if (out.state == Outgoing::State::written) {
+    if (out.is<outgoing::Written>()) {
       publish_one(out, directories, *scratch);
     }
   }
@@ -58,18 +58,18 @@ void ResultPublisher::publish(std::span<Outgoing> task) {
 void ResultPublisher::publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
   auto directory = directories.at(parent_of(out.item->path));
   if (!directory) {
-    out.partial_left = true;
-    return failures_.fail_result(out, directory.error());
+    failures_.fail_result(out, directory.error()).partial_left = true;
+    return;
   }
   // the file has its name, and programs will see this version
   if (out.straight) {
     return records_.record_named(out, *directory, false);
   }
-  out.held.clear();
+  out.hold({});
   if (!take_name(out, *directory, scratch)) {
     return;
   }
-  out.state = Outgoing::State::named;
+  out.state = outgoing::Named{};
   out.entry.replaced = out.replaces;
   records_.record_named(out, *directory, false);
 }
@@ -80,8 +80,8 @@ bool ResultPublisher::take_name(Outgoing& out, int directory, Scratch& scratch) 
   for (int tries = 1;; ++tries) {
     PfsCheck there;
     const auto job = look_again(out, directory, scratch, there);
-    out.partial_left = !job;
     if (!job) {
+      out.set_partial_left(true);
       return false;
     }
     const auto about_to = [&](const struct stat& partial, bool is_shared) {
@@ -92,24 +92,25 @@ bool ResultPublisher::take_name(Outgoing& out, int directory, Scratch& scratch) 
       return true;
     }
     if (is_held(published.error())) {
-      return out.held = published.error().what, false;
+      out.hold(published.error().what);
+      return false;
     }
     if (!is_name_taken(*job, published.error())) {
       failures_.fail_name(out, published.error());
       return false;
     }
-    out.partial_left = true;
     if (tries == most_tries) {
-      failures_.fail_name(
-          out,
-          {EEXIST,
-           "other processes keep replacing the file of its name: it is kept in the buffer only"});
+      const Error error{
+          EEXIST,
+          "other processes keep replacing the file of its name: it is kept in the buffer only"};
+      failures_.fail_name(out, error).partial_left = true;
       return false;
     }
     // Another run has since used that name: this version gets the next one.
     if (!out.entry.placed_as.empty() &&
         !names_.resolve(out, {.act = Act::keep_both, .obstacle = out.kept_beside}, directory,
                         scratch)) {
+      out.set_partial_left(true);
       return false;
     }
   }
@@ -142,13 +143,13 @@ std::optional<PartialJob> ResultPublisher::look_again(Outgoing& out, int directo
 }
 
 bool ResultPublisher::link(Outgoing& out, const Outgoing& first) {
-  if (out.state == Outgoing::State::settled || first.state == Outgoing::State::written) {
+  if (out.is<outgoing::Settled>() || first.is<outgoing::Written>()) {
     return true;
   }
   if (!is_brought_out(first) || progress_.cancel) {
     return false;
   }
-  out.held.clear();
+  out.hold({});
   const auto from = tree_.directory(parent_of(first.item->path));
   const auto to = tree_.directory(parent_of(out.item->path));
   if (!from || !to) {
@@ -173,8 +174,7 @@ bool ResultPublisher::link_copy(Outgoing& out, const LinkedCopy& copy, int direc
   }
   if (present->st_dev == copy.now.st_dev && present->st_ino == copy.now.st_ino) {
     out.entry.replaced = false;
-    out.there_already = true;
-    take_link(out, copy, directory);
+    take_link(out, copy, directory, true);
     return true;
   }
   // Another version than the imported one: write the result as any other; that code applies the
@@ -202,7 +202,8 @@ bool ResultPublisher::make_link(Outgoing& out, const LinkedCopy& copy, int direc
   };
   const auto done = link_partial(first, job, pfs_, publisher_, about_to);
   if (!done && is_held(done.error())) {
-    return out.held = done.error().what, true;
+    out.hold(done.error().what);
+    return true;
   }
   if (!done && cannot_link(done.error())) {
     return false;
@@ -212,17 +213,17 @@ bool ResultPublisher::make_link(Outgoing& out, const LinkedCopy& copy, int direc
     return true;
   }
   out.entry.replaced = present != nullptr && !names_.is_own(out, *present);
-  out.there_already = false;
-  take_link(out, copy, directory);
+  take_link(out, copy, directory, false);
   return true;
 }
 
 /// The name of `out` leads to the copy now.
-void ResultPublisher::take_link(Outgoing& out, const LinkedCopy& copy, int directory) {
+void ResultPublisher::take_link(Outgoing& out, const LinkedCopy& copy, int directory,
+                                bool there_already) {
   out.file = {.inode = copy.now.st_ino,
               .size = static_cast<std::uint64_t>(copy.now.st_size),
               .checksum = std::nullopt};
-  out.state = Outgoing::State::named;
+  out.state = outgoing::Named{.there_already = there_already};
   out.entry.checksum = copy.first.entry.checksum;
   out.entry.bytes = 0;
   out.entry.reason = "another name of " + copy.first.item->path;

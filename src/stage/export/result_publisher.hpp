@@ -49,7 +49,7 @@ class ResultPublisher {
                                        PfsCheck& there);
   bool link_copy(Outgoing& out, const LinkedCopy& copy, int directory);
   bool make_link(Outgoing& out, const LinkedCopy& copy, int directory, const struct stat* present);
-  void take_link(Outgoing& out, const LinkedCopy& copy, int directory);
+  void take_link(Outgoing& out, const LinkedCopy& copy, int directory, bool there_already);
 
   PfsIo& pfs_;
   Publisher& publisher_;

@@ -29,7 +29,7 @@ void ResultWriter::write(std::span<Outgoing> task) {
   const ScratchPool::Loan scratch(scratches_);
   DirectoryCursor directories = tree_.cursor();
   for (auto& out : task) {
-    if (out.state == Outgoing::State::settled || failures_.leave_untried(out)) {
+    if (out.is<outgoing::Settled>() || failures_.leave_untried(out)) {
       continue;
     }
     const auto started = Clock::now();
@@ -52,7 +52,8 @@ Result<PartialFile> ResultWriter::write_in(const Outgoing& out, int directory, S
 void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch) {
   auto directory = directories.at(parent_of(out.item->path));
   if (!directory) {
-    return failures_.fail_result(out, directory.error());
+    failures_.fail_result(out, directory.error());
+    return;
   }
   if (names_.may_meet_another(out) && !may_write(out, *directory, scratch)) {
     return;
@@ -65,8 +66,9 @@ void ResultWriter::write_one(Outgoing& out, DirectoryCursor& directories, Scratc
     written = write_in(out, *directory, scratch);
   }
   if (!written) {
-    out.partial_left = out.straight;  // the directory stays hidden until the file is removed
-    return failures_.fail_result(out, written.error());
+    // a hidden directory stays hidden until the file is removed
+    failures_.fail_result(out, written.error()).partial_left = out.straight;
+    return;
   }
   take_written(out, *written);
 }
@@ -80,7 +82,7 @@ void ResultWriter::take_written(Outgoing& out, const PartialFile& written) {
   if (!written.lost.empty()) {
     out.entry.reason += (out.entry.reason.empty() ? "" : "; ") + ("without " + written.lost);
   }
-  out.state = Outgoing::State::written;
+  out.state = outgoing::Written{};
 }
 
 /// The mode bits that the directory's default ACL permits; nullopt without a default ACL. In place
@@ -135,7 +137,7 @@ void ResultWriter::verify(std::span<Outgoing> task) {
   const ScratchPool::Loan scratch(scratches_);
   DirectoryCursor directories = tree_.cursor();
   for (auto& out : task) {
-    if (out.state == Outgoing::State::written && out.file.checksum) {
+    if (out.is<outgoing::Written>() && out.file.checksum) {
       verify_one(out, directories, *scratch);
     }
   }
@@ -148,25 +150,33 @@ void ResultWriter::verify_one(Outgoing& out, DirectoryCursor& directories, Scrat
   if (read) {
     return;
   }
-  out.partial_left = true;
-  failures_.fail_result(out, read.error());
+  failures_.fail_result(out, read.error()).partial_left = true;
 }
 
 void ResultWriter::remove_partials(std::span<Outgoing> batch) {
   DirectoryCursor directories = tree_.cursor();
   for (auto& out : batch) {
-    if (!out.partial_left) {
-      continue;
-    }
-    const auto directory = directories.at(parent_of(out.item->path));
-    const Status gone =
-        directory ? pfs_.unlink(*directory, out.way_name()) : std::unexpected(directory.error());
-    if (gone || gone.error().code == ENOENT) {
-      out.partial_left = false;
-    } else {
-      out.entry.reason += "; " + left_behind(out.way_name(), gone.error());
+    if (out.partial_left() && remove_at_once(out, directories)) {
+      out.set_partial_left(false);
     }
   }
+}
+
+void ResultWriter::remove_written(Outgoing& out) {
+  DirectoryCursor directories = tree_.cursor();
+  (void)remove_at_once(out, directories);  // a failure is in the entry
+}
+
+/// False, and a reason in the entry, if the file stays.
+bool ResultWriter::remove_at_once(Outgoing& out, DirectoryCursor& directories) {
+  const auto directory = directories.at(parent_of(out.item->path));
+  const Status gone =
+      directory ? pfs_.unlink(*directory, out.way_name()) : std::unexpected(directory.error());
+  if (gone || gone.error().code == ENOENT) {
+    return true;
+  }
+  out.entry.reason += "; " + left_behind(out.way_name(), gone.error());
+  return false;
 }
 
 }  // namespace efs::stage

@@ -38,10 +38,14 @@ class ResultWriter {
   /// Removes the partials of results that failed after their partial was whole.
   void remove_partials(std::span<Outgoing> batch);
 
+  /// Removes the file of a result that is to be written again. A failure is in its entry.
+  void remove_written(Outgoing& out);
+
  private:
   Result<PartialFile> write_in(const Outgoing& out, int directory, Scratch& scratch);
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   static void take_written(Outgoing& out, const PartialFile& written);
+  bool remove_at_once(Outgoing& out, DirectoryCursor& directories);
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   std::optional<mode_t> handed_down_acl(const std::string& path, int directory);
   bool may_write(Outgoing& out, int directory, Scratch& scratch);

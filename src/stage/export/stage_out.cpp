@@ -342,9 +342,8 @@ class StageOut {
       return;
     }
     plan_.for_each([&](Outgoing& out) {
-      if (const auto why = still.find(out.item->path); why != still.end() &&
-                                                       out.state == Outgoing::State::waiting &&
-                                                       why->second.code != EROFS) {
+      if (const auto why = still.find(out.item->path);
+          why != still.end() && out.is<outgoing::Waiting>() && why->second.code != EROFS) {
         out.settle(Action::failed, "recording what it replaces: " + describe(why->second));
       }
     });
@@ -448,7 +447,7 @@ class StageOut {
   void finish_held_names() {
     finish_held_results();
     const auto waits = [](const Outgoing& out) {
-      return out.state == Outgoing::State::waiting;
+      return out.is<outgoing::Waiting>();
     };
     const auto further_names = plan_.further_names();
     while (std::ranges::any_of(further_names, waits)) {
@@ -459,7 +458,7 @@ class StageOut {
         }
       }
       batches_.sync_names(further_names);
-      const auto held = held_names(Outgoing::State::waiting);
+      const auto held = held_names<outgoing::Waiting>();
       if (!held.empty() && !patience_.wait(claims_to(held))) {
         batches_.finish(held, false);
       }
@@ -468,16 +467,17 @@ class StageOut {
   }
 
   void finish_held_results() {
-    for (auto held = held_names(Outgoing::State::written); !held.empty();
-         held = held_names(Outgoing::State::written)) {
+    for (auto held = held_names<outgoing::Written>(); !held.empty();
+         held = held_names<outgoing::Written>()) {
       batches_.finish(held, patience_.wait(claims_to(held)));
     }
   }
 
-  std::vector<Outgoing*> held_names(Outgoing::State state) {
+  template <typename State>
+  std::vector<Outgoing*> held_names() {
     std::vector<Outgoing*> held;
     plan_.for_each([&](Outgoing& out) {
-      if (out.state == state && !out.held.empty()) {
+      if (out.is<State>() && !out.held().empty()) {
         held.push_back(&out);
       }
     });
@@ -487,7 +487,7 @@ class StageOut {
   static std::vector<std::string> claims_to(const std::vector<Outgoing*>& held) {
     std::vector<std::string> claims;
     for (const auto* out : held) {
-      claims.push_back(out->held);
+      claims.push_back(out->held());
     }
     return claims;
   }
@@ -520,7 +520,8 @@ class StageOut {
   }
 
   static bool is_without_room(const Outgoing& out) {
-    return out.state == Outgoing::State::settled && out.no_room;
+    const auto* settled = std::get_if<outgoing::Settled>(&out.state);
+    return settled != nullptr && settled->no_room;
   }
 
   /// The first names, in the order of use_what_is_left().

@@ -226,6 +226,51 @@ TEST_CASE("the status and a task are the same on the other side", "[control]") {
   CHECK(from_json<Identity>(to_json(a_status())) == an_identity());
 }
 
+LimitsSet some_limits() {
+  return {.limits = {.read = 1, .write = 2, .ops = 3, .delayed = 4}};
+}
+
+Remains the_remains() {
+  return {.name = "job",
+          .directory = "/d",
+          .state = "dead",
+          .error = "its daemon is gone",
+          .damaged = "no manifest",
+          .left_store = LeftStore{.left = "unsaved",
+                                  .store = "/s",
+                                  .job_file = "/j",
+                                  .start_options = {"--name", "job"},
+                                  .restarted = true},
+          .lost = true};
+}
+
+TEST_CASE("the limits of a mount are the same on the other side", "[control]") {
+  round_trip(some_limits(), true);
+  round_trip(LimitsSet{}, true);
+  CHECK(to_json(some_limits())["limits"] ==
+        Json{{"read", 1}, {"write", 2}, {"ops", 3}, {"delayed", 4}});
+}
+
+TEST_CASE("the remains of an instance are one object", "[control]") {
+  const Json line = to_json(the_remains());
+  CHECK(from_json<Remains>(json_from_text(json_to_text(line))) == the_remains());
+  CHECK((line["left"] == "unsaved" && line["store"] == "/s" && line["lost"] == true));
+  const Json least = to_json(Remains{.name = "job", .directory = "/d", .state = "kept"});
+  CHECK(least == Json{{"name", "job"}, {"directory", "/d"}, {"state", "kept"}});
+  CHECK(from_json<Remains>(least).left_store == std::nullopt);
+  // a command reads the name and the state of every instance so
+  const auto alive = from_json<Remains>(to_json(a_status()));
+  CHECK((alive.name == "job" && alive.state == "staging-in" && !alive.left_store));
+  const Json unreachable = to_json(Unreachable{
+      .name = "job", .directory = "/d", .mount = "/m", .job_file = "/j", .error = "why"});
+  CHECK(unreachable == Json{{"name", "job"},
+                            {"directory", "/d"},
+                            {"state", "unreachable"},
+                            {"mount", "/m"},
+                            {"job_file", "/j"},
+                            {"error", "why"}});
+}
+
 TEST_CASE("an outcome of a task is a result line", "[control]") {
   Task task;
   task.outcome = a_load();
@@ -298,6 +343,8 @@ TEST_CASE("a field of a wrong type is refused with its name", "[control]") {
   refuses_each_field_of(a_task());
   refuses_each_field_of(a_progress());
   refuses_each_field_of(a_status());
+  refuses_each_field_of(some_limits());
+  refuses_each_field_of(the_remains());
   CHECK(refusal_of<Task>({{"task", -1}}) == "task is not a whole number");
   CHECK(refusal_of<Stopped>({{"exit", 1e10}}) == "exit is not a whole number");
   CHECK(refusal_of<Stopped>({{"exit", std::int64_t{1} << 40}}) == "exit is not a whole number");
@@ -334,6 +381,8 @@ TEST_CASE("a later daemon may send more, and an earlier one less", "[control]") 
   Status status = a_status();
   status.mount->counters = Json();
   CHECK(from_json<Status>(with_more(status)) == status);
+  CHECK(from_json<LimitsSet>(with_more(some_limits())) == some_limits());
+  CHECK(from_json<Remains>(with_more(the_remains())) == the_remains());
   CHECK(from_json<Stopped>(Json::object()) == Stopped{});
   CHECK(from_json<Task>(Json::object()) == Task{});
   CHECK(from_json<Status>(Json::object()) == Status{});

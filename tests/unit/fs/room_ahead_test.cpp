@@ -61,7 +61,7 @@ class RoomScene {
   std::uint64_t make_with_room(const std::string& name, int flags = O_WRONLY) {
     const auto ino = make(name, flags);
     append(ino, 0, size, 4096);
-    CHECK(filesystem->take_room(ino, 4 * mebibyte) == size + RoomAhead::most);
+    CHECK(filesystem->room().take(ino, 4 * mebibyte) == size + RoomAhead::most);
     CHECK(bytes_of(ino) == size + RoomAhead::most);
     return ino;
   }
@@ -107,7 +107,7 @@ TEST_CASE("room ahead: is taken for appends and given back at the last close", "
   const auto ino = scene.make_with_room("file");
   const auto before = scene.look(ino);
   CHECK(before.st_size == RoomScene::size);
-  CHECK(scene.filesystem->has_room(ino));
+  CHECK(scene.filesystem->room().has(ino));
   SECTION("as it is") {
     test::release(*scene.filesystem, ino, O_WRONLY);
     const auto after = scene.look(ino);
@@ -124,22 +124,22 @@ TEST_CASE("room ahead: is taken for appends and given back at the last close", "
     CHECK(scene.bytes_of(ino) == RoomScene::size);
   }
   SECTION("used up, and taken again") {
-    CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
+    CHECK(scene.filesystem->room().take(ino, mebibyte).error().code == EAGAIN);
     scene.append(ino, RoomScene::size, RoomAhead::most, 65536);
-    CHECK(scene.filesystem->take_room(ino, mebibyte) == RoomScene::size + 3 * mebibyte);
+    CHECK(scene.filesystem->room().take(ino, mebibyte) == RoomScene::size + 3 * mebibyte);
     test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) == RoomScene::size + RoomAhead::most);
   }
   SECTION("all but used up, in pieces that are no pages") {
     scene.append(ino, RoomScene::size, RoomAhead::most - 60000, 1000);
     const auto end = static_cast<std::uint64_t>(scene.look(ino).st_size);
-    CHECK(scene.filesystem->take_room(ino, mebibyte).value() >= end + mebibyte);
+    CHECK(scene.filesystem->room().take(ino, mebibyte).value() >= end + mebibyte);
     test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) == (end + 4095) / 4096 * 4096);
   }
   SECTION("cut, and appended to again") {
     REQUIRE(scene.filesystem->setattr({}, ino, {.size = 4096}));
-    CHECK(scene.filesystem->take_room(ino, mebibyte) == mebibyte + 4096);
+    CHECK(scene.filesystem->room().take(ino, mebibyte) == mebibyte + 4096);
     test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) == 4096);
   }
@@ -149,7 +149,7 @@ TEST_CASE("room ahead: is taken for appends and given back at the last close", "
     test::release(*scene.filesystem, ino, O_WRONLY);
     CHECK(scene.bytes_of(ino) == 4096);
   }
-  CHECK_FALSE(scene.filesystem->has_room(ino));
+  CHECK_FALSE(scene.filesystem->room().has(ino));
 }
 
 TEST_CASE("room ahead: the death of the owner gives it back", "[fs][room][opens]") {
@@ -166,9 +166,9 @@ TEST_CASE("room ahead: a program that seeks on gets no more", "[fs][room]") {
   RoomScene scene;
   const auto ino = scene.make_with_room("file");
   scene.append(ino, mebibyte, 4096, 4096);
-  CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
+  CHECK(scene.filesystem->room().take(ino, mebibyte).error().code == EAGAIN);
   scene.append(ino, 5 * mebibyte, 4096, 4096);
-  CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
+  CHECK(scene.filesystem->room().take(ino, mebibyte).error().code == EAGAIN);
   test::release(*scene.filesystem, ino, O_WRONLY);
   CHECK(scene.bytes_of(ino) == RoomScene::size + 8192);
   CHECK(scene.look(ino).st_size == 5 * mebibyte + 4096);
@@ -179,10 +179,10 @@ TEST_CASE("room ahead: a program that reserves space keeps it", "[fs][room]") {
   RoomScene scene;
   const auto ino = scene.make_with_room("file");
   REQUIRE(scene.filesystem->allocate({}, ino, FALLOC_FL_KEEP_SIZE, 0, 4 * mebibyte));
-  CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
+  CHECK(scene.filesystem->room().take(ino, mebibyte).error().code == EAGAIN);
   test::release(*scene.filesystem, ino, O_WRONLY);
   CHECK(scene.bytes_of(ino) == 4 * mebibyte);
-  CHECK(scene.filesystem->has_room(ino));
+  CHECK(scene.filesystem->room().has(ino));
   scene.begin(false);
   CHECK(scene.bytes_of(ino) == 4 * mebibyte);
 }
@@ -190,11 +190,11 @@ TEST_CASE("room ahead: a program that reserves space keeps it", "[fs][room]") {
 TEST_CASE("room ahead: only of a file that is open for writing", "[fs][room]") {
   RoomScene scene;
   const auto ino = scene.make("file");
-  CHECK(scene.filesystem->take_room(ino, mebibyte) == mebibyte);
+  CHECK(scene.filesystem->room().take(ino, mebibyte) == mebibyte);
   test::release(*scene.filesystem, ino, O_WRONLY);
   CHECK(scene.bytes_of(ino) == 0);
-  CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
-  CHECK_FALSE(scene.filesystem->take_room(fs::root_ino, mebibyte));
+  CHECK(scene.filesystem->room().take(ino, mebibyte).error().code == EAGAIN);
+  CHECK_FALSE(scene.filesystem->room().take(fs::root_ino, mebibyte));
 }
 
 TEST_CASE("room ahead: all together have a limit, which removed files leave", "[fs][room]") {
@@ -203,15 +203,15 @@ TEST_CASE("room ahead: all together have a limit, which removed files leave", "[
   for (int i = 0; i < 5; ++i) {
     files.push_back(scene.make("f" + std::to_string(i)));
   }
-  CHECK(scene.filesystem->take_room(files[0], 2 * mebibyte) == 2 * mebibyte);
-  CHECK(scene.filesystem->take_room(files[1], 2 * mebibyte) == 2 * mebibyte);
-  CHECK(scene.filesystem->take_room(files[2], 2 * mebibyte) == mebibyte);
-  CHECK(scene.filesystem->take_room(files[3], 2 * mebibyte).error().code == EAGAIN);
+  CHECK(scene.filesystem->room().take(files[0], 2 * mebibyte) == 2 * mebibyte);
+  CHECK(scene.filesystem->room().take(files[1], 2 * mebibyte) == 2 * mebibyte);
+  CHECK(scene.filesystem->room().take(files[2], 2 * mebibyte) == mebibyte);
+  CHECK(scene.filesystem->room().take(files[3], 2 * mebibyte).error().code == EAGAIN);
   REQUIRE(scene.filesystem->unlink({}, fs::root_ino, "f0"));
   test::release(*scene.filesystem, files[0], O_WRONLY);
   CHECK(scene.filesystem->forget(files[0], 1).gone);
   scene.filesystem->remove_put_off();
-  CHECK(scene.filesystem->take_room(files[3], 2 * mebibyte) == 2 * mebibyte);
+  CHECK(scene.filesystem->room().take(files[3], 2 * mebibyte) == 2 * mebibyte);
 }
 
 // While a descriptor can write to the container, by passthrough or by a mapping, nothing is given
@@ -241,9 +241,9 @@ TEST_CASE("room ahead: a recovery takes back what a dead process left", "[fs][ro
   SECTION("a takeover leaves it: the file may be open") {
     scene.begin(true);
     CHECK(scene.bytes_of(ino) > 2 * mebibyte);
-    CHECK(scene.filesystem->take_room(ino, mebibyte).error().code == EAGAIN);
+    CHECK(scene.filesystem->room().take(ino, mebibyte).error().code == EAGAIN);
     const auto other = scene.make("other");
-    CHECK(scene.filesystem->take_room(other, mebibyte) == mebibyte);
+    CHECK(scene.filesystem->room().take(other, mebibyte) == mebibyte);
     scene.filesystem->free_removed();
     CHECK(scene.bytes_of(ino) > 2 * mebibyte);
     scene.begin(false);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Room behind the end of files (fs/room_ahead.hpp): taken for appends, and given back.
-//
 // With passthrough the kernel writes without a word to us. So a file that is open for writing keeps
 // its room, also while the store is full. Room is given back like zero pages, with the proof that
-// no program can write to the file (fs/free_zeros.cpp). There is none on a file system with a page
+// no program can write to the file (fs/quiet_files.cpp). There is none on a file system with a page
 // cache, where both would wait for the disk under the namespace lock.
-#include <fcntl.h>
+#include "fs/append_room.hpp"
+
 #include <linux/falloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,16 +16,10 @@
 #include <vector>
 
 #include "base/slow_work.hpp"
-#include "fs/filesystem.hpp"
-#include "fs/kernel_view.hpp"
-#include "fs/mapped_file.hpp"
 #include "fs/seal.hpp"
 
 namespace efs::fs {
 namespace {
-
-// punched under one hold of the namespace lock, as in fs/free_zeros.cpp
-constexpr std::size_t runs_at_once = 64;
 
 std::uint64_t round_up(std::uint64_t bytes) {
   return (bytes + RoomAhead::page - 1) / RoomAhead::page * RoomAhead::page;
@@ -47,47 +41,41 @@ bool is_used_up(Container& container, const RoomAhead::Room& room, std::uint64_t
 
 }  // namespace
 
-Result<std::uint64_t> Filesystem::take_room(std::uint64_t ino, std::uint64_t bytes) {
-  Backend& holder = holder_of(ino);
+Result<std::uint64_t> AppendRoom::take(std::uint64_t ino, std::uint64_t bytes) {
+  Backend& holder = backend_.at(backend_.place_of(ino));
   if (holder.durability() == Durability::page || !holder.offers_descriptor()) {
     return fail(EAGAIN);
   }
   const Space space = holder.space();
   Result<std::uint64_t> end = fail(EAGAIN);
-  {
-    const auto content = file(ino);
-    EFS_TRY(content);
-    // Under the lock, so that a program that reserves space comes before or after.
-    ReadLock lock(mutex_);
-    const auto found = regular(ino);
-    EFS_TRY(found);
-    if (owns_pages(**found) && (*found)->write_opens > 0) {
-      end = reserve_room(ino, **content, space, bytes);
-    }
+  const Status done = files_.while_open(ino, [&](MappedFile& content) -> Status {
+    end = reserve(ino, content, space, bytes);
+    return end ? Status() : std::unexpected(end.error());
+  });
+  if (!done) {
+    give_back_all();  // closed files may have what is missing
   }
-  if (!end) {
-    give_back_rooms();  // closed files may have what is missing
-  }
-  settle_room(ino);  // closes are counted under a shared lock, too
+  settle(ino);  // closes are counted under a shared lock, too
+  EFS_TRY(done);
   return end;
 }
 
-Result<std::uint64_t> Filesystem::reserve_room(std::uint64_t ino, MappedFile& content,
-                                               const Space& space, std::uint64_t bytes) {
+Result<std::uint64_t> AppendRoom::reserve(std::uint64_t ino, MappedFile& content,
+                                          const Space& space, std::uint64_t bytes) {
   std::uint64_t end = 0;
   const Status done = content.alone([&](Container& container) -> Status {
     const auto now = container.attributes();
     EFS_TRY(now);
     const auto size = static_cast<std::uint64_t>(now->st_size);
-    const auto had = room_.of(ino);
+    const auto had = rooms_.of(ino);
     if (is_sealed(*now) || (had && !is_used_up(container, *had, size))) {
       return fail(EAGAIN);
     }
     const std::uint64_t used = had ? had->end - had->begin : 0;
     const std::uint64_t begin = round_up(size);
-    const std::uint64_t length = RoomAhead::grant(space, room_.held() - used, bytes);
+    const std::uint64_t length = RoomAhead::grant(space, rooms_.held() - used, bytes);
     end = begin + length;
-    if (length == 0 || !room_.hold(ino, {.begin = begin, .end = end})) {
+    if (length == 0 || !rooms_.hold(ino, {.begin = begin, .end = end})) {
       return fail(EAGAIN);
     }
     return container.allocate(FALLOC_FL_KEEP_SIZE, begin, length);
@@ -98,71 +86,60 @@ Result<std::uint64_t> Filesystem::reserve_room(std::uint64_t ino, MappedFile& co
 
 // After the RELEASE the kernel closes the container's file, on a busy machine some time later. One
 // thread tries until then, for all files. A file that stays mapped waits for the next call of
-// give_back_rooms().
-void Filesystem::settle_room(std::uint64_t ino) try {
-  if (!room_.of(ino)) {
+// give_back_all().
+void AppendRoom::settle(std::uint64_t ino) try {
+  if (!rooms_.of(ino) || !files_.is_closed(ino)) {
     return;
-  }
-  {
-    ReadLock lock(mutex_);
-    const Inode* inode = names_.find(ino);
-    if (inode != nullptr && inode->write_opens > 0) {
-      return;
-    }
   }
   slow_work_begins();
   constexpr int tries = 4;
-  (void)give_back_room(ino, tries);
-  if (!room_.of(ino) || settling_room_.test_and_set()) {
+  (void)give_back(ino, tries);
+  if (!rooms_.of(ino) || settling_.test_and_set()) {
     return;
   }
-  for (std::chrono::milliseconds pause(8); pause.count() <= 256 && room_.of(ino); pause *= 2) {
+  for (std::chrono::milliseconds pause(8); pause.count() <= 256 && rooms_.of(ino); pause *= 2) {
     std::this_thread::sleep_for(pause);
-    give_back_rooms();
+    give_back_all();
   }
-  settling_room_.clear();
+  settling_.clear();
 } catch (const std::bad_alloc&) {
-}  // give_back_rooms() tries again
+}  // give_back_all() tries again
 
-bool Filesystem::give_back_room(std::uint64_t ino, int tries) {
-  {
-    ReadLock lock(mutex_);
-    const Inode* inode = names_.find(ino);
-    if (inode == nullptr || !owns_pages(*inode) || inode->write_opens > 0) {
-      return false;
-    }
+bool AppendRoom::give_back(std::uint64_t ino, int tries) {
+  if (!files_.is_closed(ino)) {
+    return false;
   }
-  const auto proof = prove_no_writer(ino, tries);
-  const auto content = proof ? file(ino) : fail(EAGAIN);
-  const auto room = room_.of(ino);
+  const auto proof = files_.prove_no_writer(ino, tries);
+  const auto content = proof ? files_.file(ino) : fail(EAGAIN);
+  const auto room = rooms_.of(ino);
   const auto now = content ? (*content)->container().attributes() : fail(EAGAIN);
   if (!room || !now) {
     return false;
   }
-  const auto runs = unused(**content, *room, static_cast<std::uint64_t>(now->st_size));
+  const auto runs =
+      unused((*content)->container(), *room, static_cast<std::uint64_t>(now->st_size));
   for (std::span<const Run> left(runs); !left.empty();) {
-    const auto some = left.first(std::min(left.size(), runs_at_once));
-    if (!punch(ino, *proof, **content, some)) {
+    const auto some = left.first(std::min(left.size(), QuietFiles::runs_at_once));
+    if (!files_.punch(ino, *proof, **content, some)) {
       return false;
     }
     left = left.subspan(some.size());
   }
-  room_.drop(ino, *room);
-  if (KernelView* kernel = kernel_; kernel != nullptr && !runs.empty()) {
-    kernel->space_given_back(ino);
+  rooms_.drop(ino, *room);
+  if (!runs.empty()) {
+    files_.space_given_back(ino);
   }
   return !runs.empty();
 }
 
-std::vector<Filesystem::Run> Filesystem::unused(MappedFile& content, const RoomAhead::Room& room,
-                                                std::uint64_t size) {
+std::vector<Run> AppendRoom::unused(Container& container, const RoomAhead::Room& room,
+                                    std::uint64_t size) {
   std::vector<Run> runs;
   const auto add = [&runs](std::uint64_t begin, std::uint64_t end) {
     if (begin < end) {
       runs.push_back({.offset = begin, .length = end - begin});
     }
   };
-  Container& container = content.container();
   const std::uint64_t end_of_data = std::min(room.end, round_up(size));
   for (std::uint64_t at = room.begin; at < end_of_data;) {
     const auto hole = container.seek(at, SEEK_HOLE);
@@ -181,26 +158,22 @@ std::vector<Filesystem::Run> Filesystem::unused(MappedFile& content, const RoomA
   return runs;
 }
 
-bool Filesystem::give_back_rooms() {
-  if (!room_.any()) {
+bool AppendRoom::give_back_all() {
+  if (!rooms_.any()) {
     return false;
   }
   bool any = false;
   try {
-    for (const auto ino : room_.files()) {
-      any = give_back_room(ino, 1) || any;
+    for (const auto ino : rooms_.files()) {
+      any = give_back(ino, 1) || any;
     }
   } catch (const std::bad_alloc&) {
   }
   return any;
 }
 
-// At a start. A program may have outlived a mount, and writes to a container.
-bool Filesystem::settle_left_room(std::uint64_t ino) {
-  const Inode* inode = names_.find(ino);
-  if (inode == nullptr || !inode->is_regular()) {
-    return true;
-  }
+// A program may have outlived a mount, and writes to a container.
+bool AppendRoom::cut(std::uint64_t ino) {
   if (backend_.may_be_written(ino)) {
     return false;
   }
@@ -216,13 +189,10 @@ bool Filesystem::settle_left_room(std::uint64_t ino) {
   return done.has_value();
 }
 
-void Filesystem::settle_rooms() {
-  if (options_.takeover) {
-    return room_.inherit();
-  }
-  for (const auto ino : room_.left_over()) {
-    if (settle_left_room(ino)) {
-      room_.strike(ino);
+void AppendRoom::give_back_left(const std::function<bool(std::uint64_t)>& is_file) {
+  for (const auto ino : rooms_.left_over()) {
+    if (!is_file(ino) || cut(ino)) {
+      rooms_.strike(ino);
     }
   }
 }
