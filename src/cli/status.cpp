@@ -414,6 +414,19 @@ void print_moved(std::ostream& out, const Json& s) {
       << "\n";
 }
 
+// Prints how many results went home while the job ran. Nothing if no rule has drain.
+void print_drain(std::ostream& out, const Json& drain) {
+  if (drain.empty()) {
+    return;
+  }
+  out << "  drain    " << drain.value("drained", std::uint64_t{0}) << " results are home ("
+      << format_bytes(drain.value("drained_bytes", std::uint64_t{0})) << "), "
+      << drain.value("due", std::uint64_t{0}) << " are not\n";
+  if (drain.contains("last_error")) {
+    out << "           last error: " << shown(drain, "last_error") << "\n";
+  }
+}
+
 void print_tasks(std::ostream& out, const Json& tasks) {
   constexpr std::size_t shown_finished = 5;  // the last ones
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -454,6 +467,7 @@ void print_status(std::ostream& out, const Json& s, bool colour) {
   print_intercept(out, s.value("intercept", Json::object()));
   print_recordings(out, s);
   print_moved(out, s);
+  print_drain(out, s.value("drain", Json::object()));
   print_tasks(out, s.value("tasks", Json::array()));
 }
 

@@ -11,6 +11,7 @@
 #include "base/door_memory.hpp"
 #include "control/server.hpp"
 #include "daemon/control_api.hpp"
+#include "daemon/drainer.hpp"
 #include "daemon/job_recorder.hpp"
 #include "daemon/job_status.hpp"
 #include "daemon/job_store.hpp"
@@ -66,6 +67,8 @@ class Instance {
   Status open_files();
   void open_session();
   void publish();
+  void begin_draining();
+  void end_draining();
   /// Returns the end that a predecessor recorded in the manifest, or nullopt if the instance had
   /// not ended.
   std::optional<image::Manifest> noted_end() const;
@@ -133,7 +136,8 @@ class Instance {
   MountService mount_;    // uses store_, watchers_, stops_
   TransferService transfers_;
   // from listen() on
-  std::unique_ptr<Tasks> tasks_;  // they use transfers_
+  std::unique_ptr<Tasks> tasks_;      // they use transfers_
+  std::unique_ptr<Drainer> drainer_;  // null: no rule has drain
   std::unique_ptr<JobRecorder> recorder_;
   std::unique_ptr<JobStatus> status_;
   std::unique_ptr<ControlApi> api_;

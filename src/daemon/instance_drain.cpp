@@ -35,6 +35,7 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   if (!unmounted) {
     return unmounted;
   }
+  end_draining();
   store_.end_upkeep();
   stops_.renew_last_resort(request);
   if (!end_tasks(request) && !stops_.last_of(request).stage_out) {

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Made by cmake/list_sources.sh.
 set(sources
+  change_inbox.cpp
   channel.cpp
   config_memfds.cpp
   control_api.cpp
   deadline.cpp
   deadline_exit.cpp
   death_pipe.cpp
+  drain_candidates.cpp
+  drain_schedule.cpp
+  drainer.cpp
   efsd.cpp
   file_verbs.cpp
   instance.cpp

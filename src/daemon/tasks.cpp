@@ -44,6 +44,7 @@ const char* name_of(TaskKind kind) {
     case TaskKind::load: return "load";
     case TaskKind::unload: return "unload";
     case TaskKind::drain: return "drain";
+    case TaskKind::background: return "background";
   }
   return "?";
 }
@@ -59,9 +60,13 @@ const char* name_of(TaskState state) {
   return "?";
 }
 
-Result<std::unique_ptr<Tasks>> Tasks::open(std::string book) {
+Result<std::unique_ptr<Tasks>> Tasks::open(std::string book, bool background) {
   std::unique_ptr<Tasks> tasks(new Tasks(std::move(book)));
-  for (const auto kind : {TaskKind::load, TaskKind::unload, TaskKind::drain}) {
+  std::vector kinds{TaskKind::load, TaskKind::unload, TaskKind::drain};
+  if (background) {
+    kinds.push_back(TaskKind::background);
+  }
+  for (const auto kind : kinds) {
     auto lane = start_thread([raw = tasks.get(), kind] { raw->run_lane(kind); });
     if (!lane) {
       return with_context(lane.error(), "a thread for loads and unloads");
@@ -161,7 +166,9 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   queue.push_back(task);
   try {
     tasks_.emplace(task->id, task);
-    note({{"task", task->id}, {"kind", name_of(kind)}, {"what", task->what}});
+    if (kind != TaskKind::background) {
+      note({{"task", task->id}, {"kind", name_of(kind)}, {"what", task->what}});
+    }
     // the client gets the error, and no task stays that never begins
   } catch (const std::bad_alloc&) {
     tasks_.erase(task->id);
@@ -200,7 +207,7 @@ void Tasks::run_lane(TaskKind kind) {
   const std::size_t lane = lane_of(kind);
   mutex_.lock();
   while (true) {
-    while (!stopping_ && (waiting_[lane].empty() || (kind == TaskKind::unload && drains()))) {
+    while (!stopping_ && (waiting_[lane].empty() || !may_begin(kind))) {
       changed_.wait(mutex_);
     }
     if (waiting_[lane].empty()) {
@@ -218,6 +225,9 @@ void Tasks::run_lane(TaskKind kind) {
     running_[lane] = nullptr;
     const TaskState state = state_after(*task, outcome);
     end(*task, state, std::move(outcome));
+    if (kind == TaskKind::background) {
+      continue;
+    }
     record_end(task->id);
     log::info("event=task_ended task={} kind={} state={}", task->id, name_of(kind),
               name_of(task->state));
@@ -230,6 +240,11 @@ void Tasks::end(Task& task, TaskState state, Json outcome) {
   task.ended = wall_clock();
   task.outcome = std::move(outcome);
   task.work = nullptr;
+  if (task.kind == TaskKind::background) {
+    tasks_.erase(task.id);
+    changed_.notify_all();
+    return;
+  }
   try {
     ended_.push_back(task.id);
   } catch (const std::bad_alloc&) {
@@ -271,7 +286,9 @@ Json Tasks::list() {
   const MutexLock lock(mutex_);
   Json all = Json::array();
   for (const auto& [id, task] : tasks_) {
-    all.push_back(summary_of(*task));
+    if (task->kind != TaskKind::background) {
+      all.push_back(summary_of(*task));
+    }
   }
   return all;
 }
@@ -319,7 +336,9 @@ void Tasks::cancel_locked(Task& task) {
   Json outcome = control::error_line({ECANCELED, "cancelled before it began"});
   std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
   end(task, TaskState::cancelled, std::move(outcome));
-  record_end(task.id);
+  if (task.kind != TaskKind::background) {
+    record_end(task.id);
+  }
 }
 
 Status Tasks::cancel(std::uint64_t id) {
@@ -336,9 +355,23 @@ Status Tasks::cancel(std::uint64_t id) {
   return {};
 }
 
-bool Tasks::drains() const {
-  const std::size_t lane = lane_of(TaskKind::drain);
-  return running_[lane] != nullptr || !waiting_[lane].empty();
+bool Tasks::runs(TaskKind kind) const {
+  return running_[lane_of(kind)] != nullptr;
+}
+
+bool Tasks::runs_or_waits(TaskKind kind) const {
+  return runs(kind) || !waiting_[lane_of(kind)].empty();
+}
+
+bool Tasks::may_begin(TaskKind kind) const {
+  switch (kind) {
+    case TaskKind::load: return true;
+    case TaskKind::unload: return !runs_or_waits(TaskKind::drain) && !runs(TaskKind::background);
+    case TaskKind::drain: return !runs(TaskKind::background);
+    case TaskKind::background:
+      return !runs_or_waits(TaskKind::drain) && !runs_or_waits(TaskKind::unload);
+  }
+  return true;
 }
 
 bool Tasks::idle() const {
@@ -349,7 +382,8 @@ bool Tasks::idle() const {
 void Tasks::cancel_open(bool unloads) {
   std::vector<TaskPointer> open;
   for (const auto& [id, task] : tasks_) {
-    if (task->outcome.is_null() && (task->kind == TaskKind::load || unloads)) {
+    const bool may_go_on = task->kind == TaskKind::unload || task->kind == TaskKind::drain;
+    if (task->outcome.is_null() && (!may_go_on || unloads)) {
       open.push_back(task);
     }
   }

@@ -27,8 +27,10 @@ namespace efs::daemon {
 /// `drain`: an unload that a stop with a deadline runs while programs use the mount. start()
 /// accepts it also after close(). Start it when no other task is left; unloads wait until it has
 /// ended. It runs at normal priority.
-enum class TaskKind : std::uint8_t { load = 0, unload = 1, drain = 2 };
-constexpr std::size_t task_kinds = 3;
+/// `background`: work that no client has asked for (daemon/drainer.hpp). It waits for unloads and
+/// drains, and they wait for it. No list of tasks and no book has it, and close() cancels it.
+enum class TaskKind : std::uint8_t { load = 0, unload = 1, drain = 2, background = 3 };
+constexpr std::size_t task_kinds = 4;
 const char* name_of(TaskKind kind);
 
 /// pending -> running -> done | failed | cancelled; pending -> cancelled.
@@ -47,8 +49,8 @@ class Tasks {
   using Work = std::function<control::Json(stage::Progress&)>;
 
   /// Starts a thread for each kind, or fails. `book`: a file that lists the tasks that have not
-  /// ended, for a successor of this process; "": none.
-  static Result<std::unique_ptr<Tasks>> open(std::string book = {});
+  /// ended, for a successor of this process; "": none. `background`: also for that kind.
+  static Result<std::unique_ptr<Tasks>> open(std::string book = {}, bool background = false);
   /// Call this before all other functions. Unfinished tasks of a predecessor become failed tasks.
   /// If `successor` is false, the file belongs to an earlier instance and is ignored.
   void inherit(bool successor);
@@ -64,7 +66,7 @@ class Tasks {
   /// Returns a task as status shows it: id, kind, what, state, progress and, after its end, its
   /// outcome. Fails with ESRCH if there is no such task.
   Result<control::Json> look(std::uint64_t id);
-  /// Returns all tasks without their outcomes, oldest first.
+  /// Returns all tasks that clients asked for without their outcomes, oldest first.
   control::Json list();
   /// Returns the first `most` tasks that have begun and ended, oldest first. `unlisted`: how many
   /// more there are.
@@ -79,9 +81,10 @@ class Tasks {
   /// Cancels all waiting and running tasks. Does not wait for them.
   void cancel_all();
 
-  /// Refuses new tasks. Cancels loads, because no program can read their files any more. Cancels
-  /// unloads unless `finish_unloads`, because their callers rely on them. Returns true when no task
-  /// is left, and false at `end`.
+  /// Refuses new tasks. Cancels loads, because no program can read their files any more, and work
+  /// in the background, because a stop does what is left of it. Cancels unloads unless
+  /// `finish_unloads`, because their callers rely on them. Returns true when no task is left, and
+  /// false at `end`.
   using Time = std::chrono::steady_clock::time_point;
   bool close(bool finish_unloads, Time end = Time::max());
   /// Accepts tasks again after close().
@@ -113,8 +116,11 @@ class Tasks {
   void cancel_open(bool unloads) EFS_REQUIRES(mutex_);
   static control::Json summary_of(const Task& task);
   bool idle() const EFS_REQUIRES(mutex_);
-  // no unload starts meanwhile, so that two never process the same file
-  bool drains() const EFS_REQUIRES(mutex_);
+  /// True if the lane may begin its next task. Two that export never run together, so that they
+  /// never process the same file.
+  bool may_begin(TaskKind kind) const EFS_REQUIRES(mutex_);
+  bool runs(TaskKind kind) const EFS_REQUIRES(mutex_);
+  bool runs_or_waits(TaskKind kind) const EFS_REQUIRES(mutex_);
   void note(const control::Json& line) EFS_REQUIRES(mutex_);
   void record_end(std::uint64_t id) noexcept EFS_REQUIRES(mutex_);
 

@@ -2,6 +2,7 @@
 # Made by cmake/list_sources.sh.
 set(sources
   acl.cpp
+  change_watch.cpp
   container_pool.cpp
   emptied_files.cpp
   extents.cpp

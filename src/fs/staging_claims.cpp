@@ -112,6 +112,9 @@ std::vector<std::uint64_t> Staging::those(const std::function<bool(const Inode&)
 
 std::map<std::string, Error> Staging::revoke(std::span<const PfsName> names, Side side,
                                              const ResultName& called) {
+  if (names.empty()) {
+    return {};
+  }
   Taken taken{.names = {}, .side = side, .called = called};
   for (const auto& name : names) {
     taken.names.emplace(name.path, &name);
