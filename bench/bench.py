@@ -21,6 +21,7 @@ workloads: tar, cp, rm, grep, find, ls, du, git, sqlite, python, make and dbench
        file or transaction, and the data path.
 names: single operations on names, likewise, by efs-bench-meta, and the bound of each: what a server
        reaches that does nothing but answer (efs-bench-names).
+clients: the same of two clients, each bound to a CPU of its own, against one of them alone.
 intercept: calls and programs with libefs-intercept, against a tmpfs and the mount without it.
 growth: creates, opens, stats and unlinks of 10^3 to 10^5 files (--most for more), against a tmpfs.
 builds: I/O, names and staging, against another build of efs (--old).
@@ -38,6 +39,7 @@ import tempfile
 sys.dont_write_bytecode = True  # the source may be read-only
 
 import builds  # noqa: E402
+import clients  # noqa: E402
 import common  # noqa: E402
 import growth  # noqa: E402
 import intercept  # noqa: E402
@@ -47,8 +49,8 @@ import staging  # noqa: E402
 import workloads  # noqa: E402
 
 # In the order in which they run.
-PARTS = {**mount_io.PARTS, **staging.PARTS, **workloads.PARTS, **names.PARTS, **growth.PARTS,
-         **intercept.PARTS, **builds.PARTS}
+PARTS = {**mount_io.PARTS, **staging.PARTS, **workloads.PARTS, **names.PARTS, **clients.PARTS,
+         **growth.PARTS, **intercept.PARTS, **builds.PARTS}
 
 
 def arguments():
@@ -63,7 +65,7 @@ def arguments():
                         " file, such as -o 'daemon-io,xattr: off'; several -o give several mounts"
                         " in the same run")
     parser.add_argument("--files", type=int, default=5000, metavar="N",
-                        help="size of workloads and names, default 5000")
+                        help="size of workloads, names and clients, default 5000")
     parser.add_argument("--bound", action="store_true",
                         help="of names: the client is bound to one CPU, as batch systems bind tasks")
     parser.add_argument("--busy", action="store_true",

@@ -55,25 +55,31 @@ def busy_cpus(bench):
 
 
 @contextlib.contextmanager
-def bound_place(bench):
-    """Yields the mount of a server that does nothing but answer, if libfuse has what it needs. It
-    shares the CPU of a bound client, and never sleeps beside another."""
+def server_that_answers(bench, name, *mode, prefix=()):
+    """Yields a list with the mount of a server that does nothing but answer, as a Place of this
+    name; an empty one if libfuse has not what it needs. `mode`: as it takes it. `prefix`: a command
+    that runs it."""
     server = f"{bench.build}/bin/efs-bench-names"
     if not os.path.exists(server):
-        print("   bound: skipped: libfuse is too old for efs-bench-names")
+        print(f"   {name}: skipped: libfuse is too old for efs-bench-names")
         yield []
         return
     mount = tempfile.mkdtemp(dir=bench.scratch)
-    command = (*client_prefix(bench), server, mount) + (() if bench.arguments.bound else ("poll",))
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen((*prefix, server, mount, *mode), stdout=subprocess.PIPE) as process:
         if not process.stdout.readline():
             raise common.Failed(f"{server} does not mount")
         try:
-            yield [common.Place("bound", mount)]
+            yield [common.Place(name, mount)]
         finally:
             common.unmount(mount)
             process.terminate()
             os.rmdir(mount)
+
+
+def bound_place(bench):
+    """It shares the CPU of a bound client, and never sleeps beside another."""
+    mode = () if bench.arguments.bound else ("poll",)
+    return server_that_answers(bench, "bound", *mode, prefix=client_prefix(bench))
 
 
 def print_bounds(rows, found):

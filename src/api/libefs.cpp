@@ -10,6 +10,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "control/asking.hpp"
 #include "control/replies.hpp"
 #include "control/requests.hpp"
+#include "control/status_reply.hpp"
 
 namespace {
 
@@ -79,12 +81,7 @@ int told(int code, const std::string& text, bool lines = false) {
   return code;
 }
 
-/// For a result line, or the outcome of a task.
-int told_outcome(const Json& line) {
-  if (replies::is_success(line)) {
-    return EFS_API_SUCCESS;
-  }
-  const auto failure = replies::from_json<replies::Failure>(line);
+int told_failure(const replies::Failure& failure) {
   return told(code_of(failure.code), failure.error, failure.lines);
 }
 
@@ -97,13 +94,18 @@ bool lies_in(const std::string& path, const std::string& top) {
 /// that does not answer delays only one call.
 thread_local std::string last_directory;
 
-Result<Json> status_of(const Instance& instance) {
+/// Returns where the instance is mounted; "" if it does not say.
+Result<std::string> mount_of(const Instance& instance) {
   auto client = Client::connect(instance.socket(), instance.owner,
                                 instance.directory == last_directory ? patience : look_patience);
   if (!client) {
     return std::unexpected(client.error());
   }
-  return client->ask(to_json(requests::Status{}));
+  const auto answer = client->ask(to_json(requests::Status{}));
+  if (!answer) {
+    return std::unexpected(answer.error());
+  }
+  return replies::from_json<replies::Identity>(*answer).mount;
 }
 
 /// Returns the living instance whose mount contains `given`. EAGAIN if there is none, but an
@@ -117,11 +119,11 @@ Result<Instance> instance_at(std::string given, std::vector<Instance> living) {
   bool replaced = false;
   std::string silent;
   for (const auto& instance : living) {
-    const auto status = status_of(instance);
-    if (!status) {
-      replaced = replaced || efs::control::is_lost(status.error().code);
+    const auto mount = mount_of(instance);
+    if (!mount) {
+      replaced = replaced || efs::control::is_lost(mount.error().code);
       silent += (silent.empty() ? "; these do not answer: " : ", ") + instance.name;
-    } else if (lies_in(given, status->value("mount", ""))) {
+    } else if (lies_in(given, *mount)) {
       last_directory = instance.directory;
       return instance;
     }
@@ -191,7 +193,8 @@ int call(const Json& request, Json& answer) {
     return told(code_of_way(got.error().code), describe(got.error()));
   }
   answer = std::move(*got);
-  return told_outcome(answer);
+  return replies::is_success(answer) ? int{EFS_API_SUCCESS}
+                                     : told_failure(replies::from_json<replies::Failure>(answer));
 }
 
 /// Returns the error in the control block of a call that accepts `flags`; "" if there is none.
@@ -270,15 +273,15 @@ int look(efs_iocb* cb, std::optional<std::uint64_t> timeout_ms) {
   if (const int code = call(request, answer); code != EFS_API_SUCCESS) {
     return code;
   }
-  const auto state = answer.value("task_state", "");
-  if (state == "pending") {
+  const auto task = replies::from_json<replies::Task>(answer);
+  if (task.task_state == "pending") {
     return EFS_API_ETASKPENDING;
   }
-  if (state == "running") {
+  if (task.task_state == "running") {
     return EFS_API_ETASKINPROGRESS;
   }
-  const Json outcome = answer.value("outcome", Json::object());
-  return told_outcome(outcome);
+  const auto outcome = task.outcome.value_or(replies::TaskOutcome{});
+  return outcome.ok ? int{EFS_API_SUCCESS} : told_failure(outcome.failure);
 }
 
 struct Meaning {
@@ -328,6 +331,8 @@ int guarded(Body body) noexcept {
   } catch (const std::bad_alloc&) {
     return EFS_API_ENOMEM;
   } catch (const nlohmann::json::type_error&) {
+    return EFS_API_EBADRESPONSE;
+  } catch (const std::invalid_argument&) {
     return EFS_API_EBADRESPONSE;
   } catch (const std::exception&) {
     return EFS_API_ESNAFU;

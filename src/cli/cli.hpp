@@ -16,6 +16,7 @@
 #include "control/client.hpp"
 #include "control/instances.hpp"
 #include "control/requests.hpp"
+#include "control/status_reply.hpp"
 #include "image/manifest.hpp"
 
 namespace efs::cli {
@@ -238,8 +239,8 @@ bool use_runtime_directory_of_plugin();
 std::optional<std::uint64_t> job_memory_of(const JobArguments& arguments);
 /// Loads the job file. Reports all its problems and returns the exit code if it has any.
 std::expected<config::JobConfig, int> load_job(World& world, const JobArguments& arguments);
-/// Returns the error in an answer of the daemon. `otherwise` is the text if the answer has none.
-Error error_in(const Json& answer, const char* otherwise);
+/// Returns the error in an answer of the daemon.
+Error error_in(const Json& answer);
 /// Forks a child that permanently becomes `user` and runs `work` with only the rights of `user`.
 /// Returns the exit code of the child. The caller must be root.
 int as_user(World& world, const User& user, const std::function<int()>& work);
@@ -335,7 +336,7 @@ std::string start_command(const Json& status);
 
 /// Returns a text ("; ...") about inputs that the start did not import again because the job had
 /// removed them; "" if there are none.
-std::string text_of_away(const Json& staged_in);
+std::string text_of_away(const control::replies::StagedIn& in);
 /// Finds the instance by name. Without a name: the instance whose mount or root-dir contains the
 /// first path, else the instance of EFS_MOUNT, else the only running one.
 Result<control::Instance> find_instance_for(const FileArguments& arguments);

@@ -21,7 +21,6 @@
 #include "cli/slurm_site.hpp"
 #include "config/start_command.hpp"
 #include "control/asking.hpp"
-#include "control/replies.hpp"
 
 namespace efs::cli {
 
@@ -168,9 +167,14 @@ namespace {
 // seconds for each instance: the daemon of another user may not answer
 constexpr int status_patience = 5;
 
-Result<Json> ask_status(const control::Instance& instance) {
-  return control::ask_until_answered(instance, to_json(control::requests::Status{}),
-                                     status_patience, {}, std::chrono::seconds(status_patience));
+Result<control::replies::Identity> ask_identity(const control::Instance& instance) {
+  const auto answer =
+      control::ask_until_answered(instance, to_json(control::requests::Status{}), status_patience,
+                                  {}, std::chrono::seconds(status_patience));
+  if (!answer) {
+    return std::unexpected(answer.error());
+  }
+  return control::replies::from_json<control::replies::Identity>(*answer);
 }
 
 Result<std::string> resolved(const std::string& path) {
@@ -212,16 +216,16 @@ bool has_path(const control::Instance& instance, const std::string& which) {
     return manifest &&
            (manifest->mount_dir == which || names_same_file(instance, manifest->job_file, which));
   }
-  const auto status = ask_status(instance);
-  if (!status) {
+  const auto said = ask_identity(instance);
+  if (!said) {
     return false;
   }
   // efs run uses this name if the job file came from a pipe
   if (names_same_file(instance, instance.directory + "/job.yaml", which)) {
     return true;
   }
-  return names_same_file(instance, status->value("mount", ""), which) ||
-         names_same_file(instance, status->value("job_file", ""), which);
+  return names_same_file(instance, said->mount, which) ||
+         names_same_file(instance, said->job_file, which);
 }
 
 std::string names_of(const std::vector<control::Instance>& instances) {
@@ -349,15 +353,15 @@ Containing instances_with(const std::string& path) {
   };
   Containing found;
   for (const auto& instance : control::list_instances()) {
-    const auto status = instance.alive ? ask_status(instance) : Result<Json>(fail(ESRCH));
-    if (!status) {
+    const auto said = instance.alive ? ask_identity(instance) : fail(ESRCH);
+    if (!said) {
       continue;
     }
-    if (is_below(status->value("mount", ""))) {
+    if (is_below(said->mount)) {
       found.mounted = instance;
       return found;
     }
-    if (is_below(status->value("root_dir", ""))) {
+    if (is_below(said->root_dir)) {
       found.below_root.push_back(instance);
     }
   }
@@ -389,9 +393,8 @@ Result<control::Instance> find_instance_for(const FileArguments& arguments) {
                           names_of(below_root) + "; name one with -i");
 }
 
-Error error_in(const Json& answer, const char* otherwise) {
-  return {answer.value("code", EIO), answer.value("error", otherwise),
-          answer.value("lines", false)};
+Error error_in(const Json& answer) {
+  return control::replies::from_json<control::replies::Failure>(answer).as_error();
 }
 
 Result<Json> ask(const control::Instance& instance, const Json& request,
@@ -408,8 +411,7 @@ Result<Json> ask(const control::Instance& instance, const Json& request,
     return answer;
   }
   if (!control::replies::is_success(*answer)) {
-    return std::unexpected(
-        control::replies::from_json<control::replies::Failure>(*answer).as_error());
+    return std::unexpected(error_in(*answer));
   }
   answer->erase("event");
   return answer;
@@ -477,13 +479,9 @@ std::string read_all(int fd, std::size_t most) {
 
 namespace {
 
-std::string text_of_waiting_turn(const Json& turn) {
-  std::string text =
-      ": waits for its turn at the PFS, " + std::to_string(turn.value("ahead", 0U)) + " ahead";
-  if (turn.contains("wait_seconds")) {
-    text += ", about " + format_seconds(turn["wait_seconds"].get<double>());
-  }
-  return text;
+std::string text_of_waiting_turn(const control::replies::Turn& turn) {
+  return ": waits for its turn at the PFS, " + std::to_string(turn.ahead) + " ahead" +
+         (turn.wait_seconds ? ", about " + format_seconds(*turn.wait_seconds) : "");
 }
 
 // `seconds`: since the start of the staging.
@@ -505,23 +503,21 @@ void show_progress(World& world, const Json& progress) {
   if (!world.terminal || world.json) {
     return;
   }
-  const double done = progress.value("bytes_done", 0.0), total = progress.value("bytes_total", 0.0),
-               started = progress.value("started", 0.0);
+  const auto shown = control::replies::from_json<control::replies::Progress>(progress);
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const double seconds = started > 0 ? now - started : 0;
-  std::string line = "\r\033[K" + printable(progress.value("state", ""));
-  if (const auto turn = progress.find("turn");
-      turn != progress.end() && turn->value("standing", "") == "waiting") {
-    line += text_of_waiting_turn(*turn);
-    world.err << line << std::flush;
+  const double seconds = shown.started > 0 ? now - shown.started : 0;
+  world.err << "\r\033[K" << printable(shown.state);
+  if (shown.turn && shown.turn->standing == "waiting") {
+    world.err << text_of_waiting_turn(*shown.turn) << std::flush;
     return;
   }
-  if (progress.contains("note")) {
-    line += ": " + printable(progress["note"].get<std::string>());
+  if (shown.note) {
+    world.err << ": " << printable(*shown.note);
   }
-  line += text_of_moved(done, total, seconds);
-  world.err << line << std::flush;
+  world.err << text_of_moved(static_cast<double>(shown.bytes_done),
+                             static_cast<double>(shown.bytes_total), seconds)
+            << std::flush;
 }
 
 void end_progress(World& world) {

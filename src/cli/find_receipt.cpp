@@ -37,9 +37,9 @@ Result<std::string> receipt_of_instance(const control::Instance& instance) {
   }
   std::string results;
   if (instance.alive) {
-    const Json status = status_of(instance);
-    results = status.value("results_dir", "");
-    if (const std::string state = status.value("state", ""); state != "unsaved") {
+    const auto status = control::replies::from_json<control::replies::Status>(status_of(instance));
+    results = status.job.results_dir;
+    if (const std::string& state = status.progress.state; state != "unsaved") {
       return fail(EBUSY, instance.name + " is " + state +
                              ": its report comes with its receipt. See: efs status " +
                              instance.name);

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <ranges>
 #include <thread>
 
 #include "base/text.hpp"
@@ -28,6 +29,9 @@
 extern char** environ;
 
 namespace efs::cli {
+
+namespace replies = control::replies;
+
 namespace {
 
 // Root takes no path from another user's job file: only the site file may name the queue for it.
@@ -193,7 +197,7 @@ Result<pid_t> spawn(const std::vector<std::string>& words, bool foreground, int 
 
 // A store in memory of an earlier instance may grow but never shrinks (daemon/memory_stores.hpp).
 // Returns a warning if its size differs from the job file's, else "".
-std::string text_of_capacity(const config::JobConfig& config, const Json& status) {
+std::string text_of_capacity(const config::JobConfig& config, const replies::Status& status) {
   constexpr std::uint64_t rounding = 1u << 20;  // bytes: a store consists of whole pages
   std::uint64_t declared = 0;
   for (const auto& backend : config.backends) {
@@ -202,7 +206,7 @@ std::string text_of_capacity(const config::JobConfig& config, const Json& status
     }
     declared += *backend.capacity;
   }
-  const auto has = status.value("capacity", std::uint64_t{0});
+  const auto has = status.store ? status.store->capacity : 0;
   if (declared == 0 || has <= declared + rounding) {
     return "";
   }
@@ -213,22 +217,17 @@ std::string text_of_capacity(const config::JobConfig& config, const Json& status
 
 // Prints the resources that were not imported although they exist or existed. With --json the
 // document contains them.
-void tell_skipped(World& world, const std::string& name, const Json& staged_in) {
+void tell_skipped(World& world, const std::string& name, const replies::StagedIn& in) {
   constexpr std::size_t most = 20;
-  const auto count = staged_in.value("skipped", std::size_t{0});
-  if (world.json || count == 0) {
+  if (world.json || in.skipped == 0) {
     return;
   }
-  std::size_t shown = 0;
-  for (const auto& skip : staged_in.value("skipped_first", Json::array())) {
-    if (shown++ == most) {
-      break;
-    }
-    world.err << "efs: " << escaped(name) << ": skipped " << escaped(skip.value("path", "")) << " ("
-              << printable(skip.value("reason", "")) << ")\n";
+  for (const auto& skip : in.skipped_first | std::views::take(most)) {
+    world.err << "efs: " << escaped(name) << ": skipped " << escaped(skip.path) << " ("
+              << printable(skip.reason) << ")\n";
   }
-  if (count > most) {
-    world.err << "efs: " << escaped(name) << ": skipped " << count
+  if (in.skipped > most) {
+    world.err << "efs: " << escaped(name) << ": skipped " << in.skipped
               << " names in all; the receipt will have them\n";
   }
 }
@@ -283,10 +282,10 @@ void await_given_up_start(const config::JobConfig& config) {
     if (::stat(instance.directory.c_str(), &st) == 0) {
       instance.owner = st.st_uid;
     }
-    const Json status = status_of(instance);
-    const std::string state = status.value("state", "");
-    if (state == "failed" || status.value("given_up", false)) {
-      const control::EndWatch ending(instance.directory, status.value("supervisor_pid", 0));
+    const auto status = replies::from_json<replies::Status>(status_of(instance));
+    const std::string& state = status.progress.state;
+    if (state == "failed" || status.given_up) {
+      const control::EndWatch ending(instance.directory, status.job.supervisor_pid);
       (void)ending.wait(longest_end);
       return;
     }
@@ -358,12 +357,11 @@ bool is_ready(const std::string& said) {
 
 // Prints the losses of an earlier instance, the inputs that are missing, and a capacity that has no
 // effect.
-void tell_start(World& world, const config::JobConfig& config, const Json& status) {
-  if (status.contains("lost_before")) {
-    world.err << "efs: " << escaped(config.name) << ": "
-              << printable(status.value("lost_before", "")) << "\n";
+void tell_start(World& world, const config::JobConfig& config, const replies::Status& status) {
+  if (status.lost_before) {
+    world.err << "efs: " << escaped(config.name) << ": " << printable(*status.lost_before) << "\n";
   }
-  tell_skipped(world, config.name, status.value("staged_in", Json::object()));
+  tell_skipped(world, config.name, status.staged_in.value_or(replies::StagedIn{}));
   if (const std::string text = text_of_capacity(config, status); !text.empty()) {
     world.err << "efs: warning: " << escaped(config.name) << ": " << text << "\n";
   }
@@ -401,15 +399,15 @@ std::expected<Json, int> launch(World& world, const JobArguments& arguments,
   }
   Result<Json> result =
       ask_until_answered(world, instance, to_json(control::requests::Wait{.starter = true}));
-  if (result && result->value("ok", false)) {
-    tell_start(world, config, *result);
+  if (result && replies::is_success(*result)) {
+    tell_start(world, config, replies::from_json<replies::Status>(*result));
     return *result;
   }
   // The daemon has cleaned up when it has exited. If it could not be asked, it exits because the
   // connection of its starter closed.
   const int status = await_exit(daemon->pid);
   if (result) {
-    return std::unexpected(report(world, error_in(*result, "start failed")));
+    return std::unexpected(report(world, error_in(*result)));
   }
   return std::unexpected(report(world, control::is_lost(result.error().code)
                                            ? lost_daemon(arguments, config, instance, status)

@@ -237,7 +237,10 @@ Json Metrics::json() const {
 class Collector {
  public:
   Collector(const Json& status, Metrics& metrics, std::string instance)
-      : status_(status), metrics_(metrics), instance_(std::move(instance)) {}
+      : status_(status),
+        typed_(control::replies::from_json<control::replies::Status>(status)),
+        metrics_(metrics),
+        instance_(std::move(instance)) {}
 
   void collect() {
     collect_state();
@@ -271,43 +274,44 @@ class Collector {
   }
 
   void collect_state() {
-    const std::string state = status_.value("state", "?");
-    const bool is_up = status_.contains("worker_pid");
+    const std::string& state = typed_.progress.state;
+    const bool is_up = typed_.job.worker_pid != 0;
     metrics_.add("efs_up", labels(), is_up ? 1 : 0);
-    metrics_.add("efs_state", labels({{"state", state}}), 1);
+    metrics_.add("efs_state", labels({{"state", state.empty() ? "?" : state}}), 1);
     if (!is_up) {
       return;
     }
     metrics_.add("efs_instance_info",
-                 labels({{"mount", status_.value("mount", "")},
-                         {"backend", status_.value("backend", "")},
-                         {"durability", status_.value("durability", "")},
+                 labels({{"mount", typed_.job.mount},
+                         {"backend", typed_.store ? typed_.store->backend : ""},
+                         {"durability", typed_.store ? typed_.store->durability : ""},
                          {"version", EFS_VERSION}}),
                  1);
-    if (status_.contains("io")) {
-      metrics_.add("efs_passthrough", labels(), status_.value("io", "") == "passthrough" ? 1 : 0);
+    if (typed_.mount) {
+      metrics_.add("efs_passthrough", labels(), typed_.mount->io == "passthrough" ? 1 : 0);
     }
-    const Json turn = status_.value("turn", Json::object());
-    metrics_.add("efs_turn_waiting", labels(), turn.value("standing", "") == "waiting" ? 1 : 0);
+    const auto& turn = typed_.progress.turn;
+    metrics_.add("efs_turn_waiting", labels(), turn && turn->standing == "waiting" ? 1 : 0);
   }
 
   void collect_backends() {
     std::set<std::string> seen;  // a series that is there twice would cost the whole scrape
-    for (const auto& one : status_.value("backends", Json::array())) {
-      if (!seen.insert(one.value("id", "")).second) {
+    const auto store = typed_.store.value_or(control::replies::Store{});
+    for (const auto& one : store.backends) {
+      if (!seen.insert(one.id).second) {
         continue;
       }
-      const auto add = [&](const char* name, const char* key) {
-        metrics_.add(name, labels({{"backend", one.value("id", "")}}), one.value(key, 0.0));
+      const auto add = [&](const char* name, std::uint64_t bytes) {
+        metrics_.add(name, labels({{"backend", one.id}}), static_cast<double>(bytes));
       };
-      add("efs_backend_capacity_bytes", "capacity");
-      add("efs_backend_used_bytes", "used");
-      add("efs_backend_available_bytes", "available");
+      add("efs_backend_capacity_bytes", one.capacity);
+      add("efs_backend_used_bytes", one.used);
+      add("efs_backend_available_bytes", one.available);
     }
   }
 
   void collect_requests() {
-    const Json counters = status_.value("counters", Json::object());
+    const Json counters = typed_.mount ? typed_.mount->counters : Json();
     if (counters.empty()) {
       return;
     }
@@ -352,15 +356,16 @@ class Collector {
 
   void collect_tasks() {
     std::map<std::pair<std::string, std::string>, double> counts;
-    for (const auto& task : status_.value("tasks", Json::array())) {
-      ++counts[{task.value("kind", ""), task.value("task_state", "")}];
+    for (const auto& task : typed_.tasks) {
+      ++counts[{task.kind, task.task_state}];
     }
     for (const auto& [what, count] : counts) {
       metrics_.add("efs_tasks", labels({{"kind", what.first}, {"state", what.second}}), count);
     }
   }
 
-  const Json& status_;
+  const Json& status_;  // for figures that have a pointer
+  const control::replies::Status typed_;
   Metrics& metrics_;
   const std::string instance_;
 };
@@ -416,7 +421,7 @@ void collect(World& world, const control::Instance& instance, const std::functio
   try {
     const Json status = ask();
     Collector(status, metrics, instance.name).collect();
-  } catch (const Json::exception& problem) {
+  } catch (const std::exception& problem) {
     world.err << "efs: warning: no figures of " << printable(instance.name) << ": "
               << problem.what() << "\n";
   }

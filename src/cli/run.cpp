@@ -72,8 +72,8 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   }
   // Signals wait from here on: efs itself must survive to export the results.
   ChildProgram child;
-  control::Instance instance{
-      .name = config->name, .directory = started->value("directory", ""), .alive = true};
+  const auto job = control::replies::from_json<control::replies::Identity>(*started);
+  control::Instance instance{.name = config->name, .directory = job.directory, .alive = true};
   struct stat st{};
   instance.owner = ::stat(instance.directory.c_str(), &st) == 0 ? st.st_uid : ::geteuid();
   auto end = ask_for_end(instance);
@@ -90,8 +90,7 @@ int run(World& world, const JobArguments& arguments, const std::vector<std::stri
   const int program = begun ? child.wait() : int{exit_cannot_run};
   // standard output belongs to the program
   World told{world.err, world.err, world.terminal, world.json};
-  Stopped stopped = stop_instance(told, instance,
-                                  {.supervisor = started->value("supervisor_pid", 0), .end = &end});
+  Stopped stopped = stop_instance(told, instance, {.supervisor = job.supervisor_pid, .end = &end});
   const int code = program != 0        ? program
                    : stopped.code == 0 ? int{exit_good}
                                        : int{exit_not_saved};

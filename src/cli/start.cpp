@@ -50,24 +50,23 @@ int outcome_of(World world, const std::string& name) {
                        "; or continue: " + start_command(status)});
 }
 
-void print_started(std::ostream& out, const config::JobConfig& config, const Json& started) {
-  const auto reused =
-      started.value(Json::json_pointer("/staged_in/bytes_reused"), std::uint64_t{0});
-  const std::string away = text_of_away(started.value("staged_in", Json::object()));
+void print_started(std::ostream& out, const config::JobConfig& config,
+                   const control::replies::Status& started) {
+  const auto in = started.staged_in.value_or(control::replies::StagedIn{});
   out << "efs: " << escaped(config.name) << " is mounted at " << escaped(config.mount_dir) << " (";
   // A successor does not know the numbers of its predecessor's import.
-  if (started.value("takeovers", 0) > 0) {
-    out << "its worker died and was replaced: see " << escaped(started.value("log", "its log"));
+  if (started.job.takeovers > 0) {
+    out << "its worker died and was replaced: see " << escaped(started.job.log);
   } else {
-    out << started.value("files_done", 0) << " files, "
-        << format_bytes(started.value("bytes_done", std::uint64_t{0})) << " staged in";
+    out << started.progress.files_done << " files, " << format_bytes(started.progress.bytes_done)
+        << " staged in";
   }
-  const auto skipped = started.value(Json::json_pointer("/staged_in/skipped"), std::uint64_t{0});
-  if (skipped > 0) {
-    out << ", " << skipped << " skipped";
+  if (in.skipped > 0) {
+    out << ", " << in.skipped << " skipped";
   }
-  out << (reused > 0 ? ", " + format_bytes(reused) + " of it from the cache" : "") << away
-      << "; I/O " << started.value("io", "?") << ")" << std::endl;
+  out << (in.bytes_reused > 0 ? ", " + format_bytes(in.bytes_reused) + " of it from the cache" : "")
+      << text_of_away(in) << "; I/O " << (started.mount ? started.mount->io : "?") << ")"
+      << std::endl;
 }
 
 }  // namespace
@@ -84,7 +83,8 @@ int start(World& world, const JobArguments& arguments) {
   if (world.json) {
     print_document(world, *started);
   } else {
-    print_started(world.out, *config, *started);
+    print_started(world.out, *config,
+                  control::replies::from_json<control::replies::Status>(*started));
   }
   if (!arguments.foreground) {
     return exit_good;

@@ -19,6 +19,9 @@
 #include "image/manifest.hpp"
 
 namespace efs::cli {
+
+namespace replies = control::replies;
+
 namespace {
 
 Json dead(const control::Instance& instance, const std::string& why) {
@@ -199,11 +202,10 @@ std::string ways_on_from(const Json& status) {
          (status.value("state", "") == "kept" ? " --all --to DIRECTORY; " : "; ") + remove;
 }
 
-std::string text_of_away(const Json& staged_in) {
-  const auto files = staged_in.value("files_away", std::uint64_t{0});
-  return files == 0 ? ""
-                    : "; " + std::to_string(files) +
-                          " that the job removed stay removed, efs load imports them";
+std::string text_of_away(const replies::StagedIn& in) {
+  return in.files_away == 0 ? ""
+                            : "; " + std::to_string(in.files_away) +
+                                  " that the job removed stay removed, efs load imports them";
 }
 
 Json status_of(const control::Instance& instance, bool changed, int silence) {
@@ -240,56 +242,45 @@ void print_counters(std::ostream& out, const Json& c) {
       << "; passthrough I/O is the kernel's and not counted\n";
 }
 
-void print_open_files(std::ostream& out, const Json& open) {
-  out << "  open     " << open.value("kernel", std::uint64_t{0}) << " files by the kernel, "
-      << open.value("sessions", std::uint64_t{0}) << " by sessions\n";
+void print_open_files(std::ostream& out, const replies::OpenFiles& open) {
+  out << "  open     " << open.kernel << " files by the kernel, " << open.sessions
+      << " by sessions\n";
 }
 
 // Nothing as long as no program intercepts.
-void print_intercept(std::ostream& out, const Json& intercept) {
-  const Json totals = intercept.value("totals", Json::object());
-  const auto number = [&](const char* key) {
-    return totals.value(key, std::uint64_t{0});
-  };
-  if (number("clients") == 0) {
+void print_intercept(std::ostream& out, const replies::Intercept& intercept) {
+  const replies::InterceptTotals& totals = intercept.totals;
+  if (totals.clients == 0) {
     return;
   }
-  out << "  intercept " << intercept.value("clients_now", std::uint64_t{0}) << " programs now, "
-      << number("clients") << " in all; served themselves " << number("reads") << " reads ("
-      << format_bytes(number("read_bytes")) << "), " << number("writes") << " writes ("
-      << format_bytes(number("written_bytes")) << ")\n";
+  out << "  intercept " << intercept.clients_now << " programs now, " << totals.clients
+      << " in all; served themselves " << totals.reads << " reads ("
+      << format_bytes(totals.read_bytes) << "), " << totals.writes << " writes ("
+      << format_bytes(totals.written_bytes) << ")\n";
 }
 
-void print_limits(std::ostream& out, const Json& limits) {
-  const auto rate = [&](const char* key, bool bytes) {
-    const auto value = limits.value(key, std::uint64_t{0});
+void print_limits(std::ostream& out, const replies::Limits& limits) {
+  const auto rate = [](std::uint64_t value, bool bytes) {
     return value == 0 ? std::string("all")
                       : (bytes ? format_bytes(value) : std::to_string(value)) + "/s";
   };
-  out << "  limits   read " << rate("read", true) << ", write " << rate("write", true)
-      << ", requests " << rate("ops", false) << "; " << limits.value("delayed", std::uint64_t{0})
-      << " waited\n";
+  out << "  limits   read " << rate(limits.read, true) << ", write " << rate(limits.write, true)
+      << ", requests " << rate(limits.ops, false) << "; " << limits.delayed << " waited\n";
 }
 
-void print_backends(std::ostream& out, const Json& s) {
-  for (const auto& one : s["backends"]) {
-    out << "  backend  " << shown(one, "id") << ": " << shown(one, "description") << ", used "
-        << format_bytes(one.value("used", std::uint64_t{0})) << " of "
-        << format_bytes(one.value("capacity", std::uint64_t{0}))
-        << (one.value("io", "") != s.value("io", "") ? ", I/O by the daemon" : "")
-        << (one.value("new_files", false) ? "; new files" : "")
-        << (one.value("journal", false) ? "; the journal" : "") << "\n";
+void print_backends(std::ostream& out, const replies::Store& store, const std::string& io) {
+  for (const auto& one : store.backends) {
+    out << "  backend  " << escaped(one.id) << ": " << escaped(one.description) << ", used "
+        << format_bytes(one.used) << " of " << format_bytes(one.capacity)
+        << (one.io.value_or("") != io ? ", I/O by the daemon" : "")
+        << (one.new_files ? "; new files" : "") << (one.journal ? "; the journal" : "") << "\n";
   }
-  out << "  survives no more than " << shown(s, "durability") << " does, all together\n";
+  out << "  survives no more than " << escaped(store.durability) << " does, all together\n";
 }
 
-std::string wait_of(const Json& turn) {
-  std::string text = "waits to stage " + shown(turn, "direction") + ", " +
-                     std::to_string(turn.value("ahead", 0U)) + " ahead";
-  if (turn.contains("wait_seconds")) {
-    text += ", about " + format_seconds(turn["wait_seconds"].get<double>());
-  }
-  return text;
+std::string wait_of(const replies::Turn& turn) {
+  return "waits to stage " + escaped(turn.direction) + ", " + std::to_string(turn.ahead) +
+         " ahead" + (turn.wait_seconds ? ", about " + format_seconds(*turn.wait_seconds) : "");
 }
 
 // Prints the name, the state and its reason.
@@ -320,155 +311,150 @@ void print_remains(std::ostream& out, const Json& s) {
 }
 
 // Prints the failures that the instance has met, and whether a successor can replace its worker.
-void print_troubles(std::ostream& out, const Json& s) {
-  if (s.contains("lost_before")) {
-    out << "  before   " << shown(s, "lost_before") << "\n";
+void print_troubles(std::ostream& out, const replies::Status& s) {
+  if (s.lost_before) {
+    out << "  before   " << escaped(*s.lost_before) << "\n";
   }
-  if (s.value("read_only", false)) {
+  if (s.store && s.store->read_only) {
     out << "  THE STORE HAS FAILED: files can be read and are staged out by efs stop, and nothing "
            "can be changed; the log says why\n";
   }
-  if (const auto deaths = s.value("takeovers", 0U); deaths > 0) {
-    out << "  takeovers " << deaths << " (its worker died and was replaced; the log says why)\n";
+  if (s.job.takeovers > 0) {
+    out << "  takeovers " << s.job.takeovers
+        << " (its worker died and was replaced; the log says why)\n";
   }
-  if (!s.value("takeover", true)) {
-    out << "  takeover none: " << shown(s, "takeover_reason") << "\n";
+  if (s.mount && !s.mount->takeover) {
+    out << "  takeover none: " << escaped(s.mount->takeover_reason.value_or("")) << "\n";
   }
 }
 
-void print_places(std::ostream& out, const Json& s) {
-  if (!s.contains("mount")) {
+void print_places(std::ostream& out, const replies::Identity& job) {
+  if (job.mount.empty()) {
     return;
   }
-  out << "  mount    " << shown(s, "mount") << "\n  job file " << shown(s, "job_file") << "\n";
-  if (s.contains("log")) {
-    out << "  log      " << shown(s, "log") << "\n";
+  out << "  mount    " << escaped(job.mount) << "\n  job file " << escaped(job.job_file) << "\n";
+  if (!job.log.empty()) {
+    out << "  log      " << escaped(job.log) << "\n";
   }
 }
 
-void print_storage(std::ostream& out, const Json& s) {
-  if (s.contains("backends")) {
-    print_backends(out, s);
-  } else if (s.contains("backend")) {
-    out << "  backend  " << shown(s, "backend") << "\n";
+void print_storage(std::ostream& out, const replies::Status& s) {
+  if (s.store && !s.store->backends.empty()) {
+    print_backends(out, *s.store, s.mount ? s.mount->io : "");
+  } else if (s.store) {
+    out << "  backend  " << escaped(s.store->backend) << "\n";
   }
-  if (s.contains("io")) {
-    out << "  I/O      " << shown(s, "io")
-        << (s.contains("io_reason") ? " (" + shown(s, "io_reason") + ")" : "") << "\n";
+  if (s.mount) {
+    out << "  I/O      " << escaped(s.mount->io)
+        << (s.mount->io_reason ? " (" + escaped(*s.mount->io_reason) + ")" : "") << "\n";
+    if (s.mount->limits) {
+      print_limits(out, *s.mount->limits);
+    }
   }
-  if (s.contains("limits")) {
-    print_limits(out, s["limits"]);
+  if (s.store) {
+    out << "  used     " << format_bytes(s.store->used) << " of " << format_bytes(s.store->capacity)
+        << "\n";
   }
-  if (s.contains("capacity")) {
-    out << "  used     " << format_bytes(s["used"].get<std::uint64_t>()) << " of "
-        << format_bytes(s["capacity"].get<std::uint64_t>()) << "\n";
-  }
-  if (s.contains("changed_files")) {
-    out << "  changed  " << s["changed_files"].get<std::uint64_t>() << " files, "
-        << format_bytes(s["changed_bytes"].get<std::uint64_t>()) << ", which a stop exports\n";
+  if (s.changed) {
+    out << "  changed  " << s.changed->changed_files << " files, "
+        << format_bytes(s.changed->changed_bytes) << ", which a stop exports\n";
   }
 }
 
-void print_inputs(std::ostream& out, const Json& in) {
-  out << "  inputs   " << in.value("files", std::uint64_t{0}) << " files, "
-      << format_bytes(in.value("bytes", std::uint64_t{0}));
-  if (const auto reused = in.value("bytes_reused", std::uint64_t{0}); reused > 0) {
-    out << ", " << format_bytes(reused) << " of it from the cache";
+void print_inputs(std::ostream& out, const replies::StagedIn& in) {
+  out << "  inputs   " << in.files << " files, " << format_bytes(in.bytes);
+  if (in.bytes_reused > 0) {
+    out << ", " << format_bytes(in.bytes_reused) << " of it from the cache";
   }
-  if (const auto skipped = in.value("skipped", std::uint64_t{0}); skipped > 0) {
-    out << ", " << skipped << " skipped (the receipt will name them)";
+  if (in.skipped > 0) {
+    out << ", " << in.skipped << " skipped (the receipt will name them)";
   }
   out << text_of_away(in) << "\n";
 }
 
-void print_turn(std::ostream& out, const Json& turn) {
-  const std::string standing = turn.value("standing", "");
+void print_turn(std::ostream& out, const replies::Turn& turn) {
   out << "  turn     "
-      << (standing == "waiting" ? wait_of(turn)
-          : standing == "holds" ? "has its turn"
-                                : "goes without a turn: " + shown(turn, "reason"))
+      << (turn.standing == "waiting" ? wait_of(turn)
+          : turn.standing == "holds" ? "has its turn"
+                                     : "goes without a turn: " + escaped(turn.reason.value_or("")))
       << "\n";
 }
 
-// Prints the files to which the instance writes the operations of programs.
-void print_recordings(std::ostream& out, const Json& s) {
-  for (const char* key : {"trace", "access_log"}) {
-    if (s.contains(key)) {
-      out << "  " << (key[0] == 't' ? "trace    " : "accesses ") << shown(s[key], "file")
-          << (s[key].contains("error") ? " ended: " + shown(s[key], "error") : "") << "\n";
-    }
+// Prints a file to which the instance writes the operations of programs.
+void print_recording(std::ostream& out, const char* what,
+                     const std::optional<replies::Recording>& recording) {
+  if (recording) {
+    out << what << escaped(recording->file)
+        << (recording->error ? " ended: " + escaped(*recording->error) : "") << "\n";
   }
 }
 
 // Prints how far a stage-in or a stage-out has come.
-void print_moved(std::ostream& out, const Json& s) {
-  const std::string state = s.value("state", "");
-  if (state != "staging-in" && state != "staging-out") {
+void print_moved(std::ostream& out, const replies::Progress& s) {
+  if (s.state != "staging-in" && s.state != "staging-out") {
     return;
   }
-  out << "  moved    " << format_bytes(s.value("bytes_done", std::uint64_t{0})) << " of "
-      << format_bytes(s.value("bytes_total", std::uint64_t{0}))
-      << (s.contains("eta_seconds")
-              ? ", about " + format_seconds(s["eta_seconds"].get<double>()) + " left"
-              : "")
-      << "\n";
+  out << "  moved    " << format_bytes(s.bytes_done) << " of " << format_bytes(s.bytes_total)
+      << (s.eta_seconds ? ", about " + format_seconds(*s.eta_seconds) + " left" : "") << "\n";
 }
 
-// Prints how many results went home while the job ran. Nothing if no rule has drain.
-void print_drain(std::ostream& out, const Json& drain) {
-  if (drain.empty()) {
-    return;
-  }
-  out << "  drain    " << drain.value("drained", std::uint64_t{0}) << " results are home ("
-      << format_bytes(drain.value("drained_bytes", std::uint64_t{0})) << "), "
-      << drain.value("due", std::uint64_t{0}) << " are not\n";
-  if (drain.contains("last_error")) {
-    out << "           last error: " << shown(drain, "last_error") << "\n";
+// Prints how many results went home while the job ran.
+void print_drain(std::ostream& out, const replies::Drain& drain) {
+  out << "  drain    " << drain.drained << " results are home ("
+      << format_bytes(drain.drained_bytes) << "), " << drain.due << " are not\n";
+  if (drain.last_error) {
+    out << "           last error: " << printable(*drain.last_error) << "\n";
   }
 }
 
-void print_tasks(std::ostream& out, const Json& tasks) {
+void print_tasks(std::ostream& out, const std::vector<replies::Task>& tasks) {
   constexpr std::size_t shown_finished = 5;  // the last ones
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    const Json& task = tasks[i];
-    const std::string how = task.value("task_state", "");
-    if (how != "pending" && how != "running" && i + shown_finished < tasks.size()) {
+    const auto& task = tasks[i];
+    const bool is_running = task.task_state == "running";
+    if (task.task_state != "pending" && !is_running && i + shown_finished < tasks.size()) {
       continue;
     }
-    out << "  task     " << task.value("task", 0) << ": " << shown(task, "kind") << " of "
-        << shown(task, "what") << ": " << printable(how);
-    const Json turn = task.value("turn", Json::object());
-    if (turn.value("standing", "") == "waiting") {
-      out << ", " << wait_of(turn);
-    } else if (how == "running") {
-      out << ", " << format_bytes(task.value("bytes_done", std::uint64_t{0})) << " of "
-          << format_bytes(task.value("bytes_total", std::uint64_t{0}));
+    out << "  task     " << task.task << ": " << escaped(task.kind) << " of " << escaped(task.what)
+        << ": " << printable(task.task_state);
+    if (task.turn && task.turn->standing == "waiting") {
+      out << ", " << wait_of(*task.turn);
+    } else if (is_running) {
+      out << ", " << format_bytes(task.bytes_done) << " of " << format_bytes(task.bytes_total);
     }
     out << "\n";
   }
 }
 
-void print_status(std::ostream& out, const Json& s, bool colour) {
-  print_state(out, s, colour);
-  print_remains(out, s);
+// `document`: of status_of(). It also says what a dead instance has left.
+void print_status(std::ostream& out, const Json& document, bool colour) {
+  const auto s = replies::from_json<replies::Status>(document);
+  print_state(out, document, colour);
+  print_remains(out, document);
   print_troubles(out, s);
-  print_places(out, s);
+  print_places(out, s.job);
   print_storage(out, s);
-  if (s.contains("staged_in")) {
-    print_inputs(out, s["staged_in"]);
+  if (s.staged_in) {
+    print_inputs(out, *s.staged_in);
   }
-  if (s.contains("turn")) {
-    print_turn(out, s["turn"]);
+  if (s.progress.turn) {
+    print_turn(out, *s.progress.turn);
   }
-  if (s.contains("counters")) {
-    print_counters(out, s["counters"]);
-    print_open_files(out, s.value("open_files", Json::object()));
+  if (s.mount && s.mount->counters.is_object()) {
+    print_counters(out, s.mount->counters);
+    print_open_files(
+        out, s.store ? s.store->open_files.value_or(replies::OpenFiles{}) : replies::OpenFiles{});
   }
-  print_intercept(out, s.value("intercept", Json::object()));
-  print_recordings(out, s);
-  print_moved(out, s);
-  print_drain(out, s.value("drain", Json::object()));
-  print_tasks(out, s.value("tasks", Json::array()));
+  if (s.mount && s.mount->intercept) {
+    print_intercept(out, *s.mount->intercept);
+  }
+  print_recording(out, "  trace    ", s.trace);
+  print_recording(out, "  accesses ", s.access_log);
+  print_moved(out, s.progress);
+  if (s.drain) {
+    print_drain(out, *s.drain);
+  }
+  print_tasks(out, s.tasks);
 }
 
 int show_all(World& world, const Json& all, bool one) {

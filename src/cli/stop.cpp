@@ -19,6 +19,9 @@
 #include "image/manifest.hpp"
 
 namespace efs::cli {
+
+namespace replies = control::replies;
+
 namespace {
 
 // The instance to stop, in its state before the stop.
@@ -32,20 +35,25 @@ struct Seen {
 // the parent: the last component is the mount itself, which may be dead.
 Seen seen_of(const control::Instance& instance) {
   Json status = status_of(instance);
-  const std::filesystem::path mount = status.value("mount", "");
+  const auto job = replies::from_json<replies::Identity>(status);
+  const std::filesystem::path mount = job.mount;
   constexpr int longest = 2;  // seconds
   std::error_code problem = std::make_error_code(std::errc::timed_out);
   const auto parent = !mount.empty() && answers(mount.parent_path(), longest)
                           ? std::filesystem::canonical(mount.parent_path(), problem)
                           : std::filesystem::path();
-  const pid_t supervisor = status.value("supervisor_pid", 0);
   return {.mount = mount.empty() || problem ? mount.string() : (parent / mount.filename()).string(),
           .status = std::move(status),
-          .supervisor = supervisor};
+          .supervisor = job.supervisor_pid};
 }
 
-Error busy_error(const std::string& mount, const Json& answer) {
-  std::string text = printable(answer.value("error", ""), answer.value("lines", false));
+// Returns the errno of an answer; 0 if the request succeeded.
+int code_of(const Json& answer) {
+  return replies::is_success(answer) ? 0 : replies::from_json<replies::Failure>(answer).code;
+}
+
+Error busy_error(const std::string& mount, const replies::StopFailed& answer) {
+  std::string text = printable(answer.failure.error, answer.failure.lines);
   if (!mount.empty()) {
     const auto holders = holders_of(mount);
     for (const auto& holder : holders) {
@@ -55,8 +63,8 @@ Error busy_error(const std::string& mount, const Json& answer) {
                               "inspect: of another user, or in another mount namespace"
                             : "";
   }
-  if (const std::string drained = answer.value("summary", ""); !drained.empty()) {
-    text += "\nMeanwhile, of files without a writer: " + printable(drained, true);
+  if (answer.summary) {
+    text += "\nMeanwhile, of files without a writer: " + printable(*answer.summary, true);
   }
   return {EBUSY,
           text + (text.ends_with('\n') ? "" : "\n") +
@@ -79,12 +87,12 @@ Status refuse_second_place(const std::string& mount) {
                          "mount, the end of the job does it");
 }
 
-bool was_cut_short(const Json& answer) {
-  return answer.value("time_was_up", false);
+bool was_cut_short(const replies::Stopped& answer) {
+  return answer.time_was_up.value_or(false);
 }
 
-bool has_conflicts(const Json& answer) {
-  return answer.value("conflicts", 0U) > 0;
+bool has_conflicts(const replies::Stopped& answer) {
+  return answer.conflicts.value_or(0) > 0;
 }
 
 std::string ways_out(const std::string& instance, bool conflict, bool is_unreadable) {
@@ -101,16 +109,18 @@ std::string ways_out(const std::string& instance, bool conflict, bool is_unreada
          "\nTo discard the results: efs stop --no-stage-out " + name + "\n";
 }
 
-std::string ways_on(const std::string& instance, const Json& status, const Json& answer) {
+// `answer` has an image.
+std::string ways_on(const std::string& instance, const Json& status,
+                    const replies::Stopped& answer) {
   const std::string name = config::instance_argument(instance);
   const std::string again =
       config::is_of_batch_job(instance) ? "" : "; or continue: " + start_command(status);
-  if (answer.value("all_back", false)) {
-    return "All results are exported; the image " + escaped(answer["image"].get<std::string>()) +
+  if (answer.all_back.value_or(false)) {
+    return "All results are exported; the image " + escaped(*answer.image) +
            " stays. Remove it: efs clean " + name + escaped(again) + "\n";
   }
   return std::string(was_cut_short(answer) ? "Time was up. " : "") +
-         "The other results are in the image " + escaped(answer["image"].get<std::string>()) +
+         "The other results are in the image " + escaped(*answer.image) +
          ". Export them: efs salvage " + name +
          (has_conflicts(answer)
               ? ", when the other version is moved away; or elsewhere, with --to DIRECTORY"
@@ -133,17 +143,18 @@ std::string with_lines_of(const std::string& summary, std::string text) {
   return text.size() > longest ? text.substr(0, longest) + "..." : text;
 }
 
-// Adds a short reason for a nonzero exit code, because the receipt of many files follows it.
-void add_error(Json& answer) {
-  const std::string start =
-      answer.value("all_back", false)
-          ? "all results are exported; the image " + answer["image"].get<std::string>() + " stays: "
-      : answer.contains("image")
-          ? std::string(was_cut_short(answer) ? "time was up; " : "") +
-                "the other results are in the image " + answer["image"].get<std::string>() + ": "
-          : "";
-  const std::string text = with_lines_of(answer.value("summary", ""), start);
-  answer["error"] = text.empty() ? "not all results are exported" : text;
+// A short reason for a nonzero exit code, because the receipt of many files follows it.
+std::string short_error(const replies::Stopped& answer) {
+  const std::string image = answer.image.value_or("");
+  std::string start;
+  if (answer.all_back.value_or(false)) {
+    start = "all results are exported; the image " + image + " stays: ";
+  } else if (answer.image) {
+    start = std::string(was_cut_short(answer) ? "time was up; " : "") +
+            "the other results are in the image " + image + ": ";
+  }
+  const std::string text = with_lines_of(answer.summary.value_or(""), start);
+  return text.empty() ? "not all results are exported" : text;
 }
 
 std::string over_text(const std::string& name) {
@@ -233,13 +244,13 @@ Asked ask_to_stop(World& world, const control::Instance& instance, const StopArg
                   ask_until_answered(world, instance, stop_request(arguments, seen, world.json))};
   const auto& answer = asked.answer;
   asked.is_gone =
-      answer ? answer->value("code", 0) == ESRCH
+      answer ? code_of(*answer) == ESRCH
              : control::is_lost(answer.error().code) && !control::is_alive(instance.directory);
   if (arguments.end == nullptr || !*arguments.end) {
     return asked;
   }
   const auto could_wait = [](const Json& told) {
-    return told.value("code", 0) != EAGAIN && told.value("code", 0) != ENOMEM;
+    return code_of(told) != EAGAIN && code_of(told) != ENOMEM;
   };
   if (auto told = asked.is_gone ? (*arguments.end)->receive() : fail(EBUSY);
       told && could_wait(*told)) {
@@ -252,8 +263,9 @@ Asked ask_to_stop(World& world, const control::Instance& instance, const StopArg
 // The mount was busy, but no process that this user may inspect has it now. Usually a program that
 // only looked at it (df, a monitor) was slow, or a descriptor was on its way between programs.
 bool was_only_looked_at(const std::string& mount, const Asked& asked) {
-  return asked.answer && asked.answer->value("code", 0) == EBUSY &&
-         !asked.answer->contains("summary") && !mount.empty() && holders_of(mount, 1).empty();
+  return asked.answer && code_of(*asked.answer) == EBUSY &&
+         !replies::from_json<replies::StopFailed>(*asked.answer).summary && !mount.empty() &&
+         holders_of(mount, 1).empty();
 }
 
 constexpr std::chrono::seconds longest_look{5};
@@ -283,31 +295,30 @@ constexpr std::chrono::minutes longest_end{1};
 // Reports an answer of the daemon that is no outcome of a stop.
 Stopped not_stopped(World& world, const std::string& mount, const Asked& asked,
                     const control::EndWatch& end) {
-  const Json& answer = *asked.answer;
-  if (answer.value("code", 0) == EBUSY) {
+  const auto answer = replies::from_json<replies::StopFailed>(*asked.answer);
+  if (answer.failure.code == EBUSY) {
     Stopped busy = failed_stop(world, busy_error(mount, answer));
-    if (answer.contains("summary")) {
-      busy.document["summary"] = answer["summary"];
+    if (answer.summary) {
+      busy.document["summary"] = *answer.summary;
     }
     return busy;
   }
   // the caller's next step must find the instance ended
-  if (answer.value("ended", false) && !asked.is_at_rest) {
+  if (answer.ended && !asked.is_at_rest) {
     (void)end.wait(longest_end);
   }
-  return failed_stop(world, error_in(answer, "stop failed"));
+  return failed_stop(world, answer.failure.as_error());
 }
 
 // Waits for the end of an instance that has answered. If a call to the PFS holds its processes,
 // says so.
 void await_end(World& world, const std::string& name, const control::EndWatch& end, bool is_at_rest,
-               Json& answer) {
-  const bool lingers = answer.value("lingers", false);
-  if (lingers && !end.wait(longest_farewell) && answer.contains("summary")) {
-    answer["summary"].get_ref<std::string&>() +=
+               replies::Stopped& answer) {
+  if (answer.lingers && !end.wait(longest_farewell) && answer.summary) {
+    *answer.summary +=
         "Its processes are still there: a call to the PFS blocks them. They end when the PFS "
         "answers.\n";
-  } else if (!answer.value("kept", false) && !lingers && !is_at_rest && !end.wait(longest_end)) {
+  } else if (!answer.kept && !answer.lingers && !is_at_rest && !end.wait(longest_end)) {
     world.err << "efs: " << escaped(name)
               << ": the stop is complete, but its processes are still there. They free its store, "
                  "or the file system of its mount point, log or status file does not answer. They "
@@ -317,23 +328,23 @@ void await_end(World& world, const std::string& name, const control::EndWatch& e
 
 // Prints the outcome, for which the answer must have a summary. `before`: the status of the
 // instance before the stop.
-void print_outcome(World& world, const std::string& name, const Json& before, const Json& answer) {
-  (answer.value("exit", 0) == 0 ? world.out : world.err)
-      << printable(answer["summary"].get<std::string>(), true);
-  if (answer.contains("receipt_file")) {
-    world.out << "receipt: " << escaped(answer["receipt_file"].get<std::string>()) << "\n";
+void print_outcome(World& world, const std::string& name, const Json& before,
+                   const replies::Stopped& answer) {
+  (answer.exit.value_or(0) == 0 ? world.out : world.err) << printable(*answer.summary, true);
+  if (answer.receipt_file) {
+    world.out << "receipt: " << escaped(*answer.receipt_file) << "\n";
   }
-  if (answer.contains("report_file")) {
-    world.out << "report: " << escaped(answer["report_file"].get<std::string>()) << "\n";
+  if (answer.report_file) {
+    world.out << "report: " << escaped(*answer.report_file) << "\n";
   }
-  if (answer.value("kept", false)) {
-    world.err << ways_out(name, has_conflicts(answer), answer.value("unreadable", 0U) > 0);
+  if (answer.kept) {
+    world.err << ways_out(name, has_conflicts(answer), answer.unreadable.value_or(0) > 0);
   }
-  if (answer.contains("image")) {
+  if (answer.image) {
     world.err << ways_on(name, before, answer);
   }
-  if (answer.contains("unmatched")) {
-    world.out << printable(answer["unmatched"].value("text", "")) << "\n";
+  if (!answer.unmatched.is_null()) {
+    world.out << printable(answer.unmatched.value("text", "")) << "\n";
   }
 }
 
@@ -385,19 +396,23 @@ Stopped stop_instance(World& world, const control::Instance& given,
   if (!asked.answer) {
     return failed_stop(world, asked.answer.error());
   }
-  Json& answer = *asked.answer;
-  if (!answer.value("ok", false)) {
+  Json& document = *asked.answer;
+  if (!replies::is_success(document)) {
     return not_stopped(world, seen.mount, asked, end);
   }
-  const int code = answer.value("exit", 0);
-  if (code != 0 && !answer.contains("error")) {
-    add_error(answer);
+  auto answer = replies::from_json<replies::Stopped>(document);
+  const int code = answer.exit.value_or(0);
+  if (code != 0 && !answer.error) {
+    document["error"] = short_error(answer);
   }
   await_end(world, instance.name, end, asked.is_at_rest, answer);
-  if (!world.json && answer.contains("summary")) {
+  if (answer.summary) {
+    document["summary"] = *answer.summary;
+  }
+  if (!world.json && answer.summary) {
     print_outcome(world, instance.name, seen.status, answer);
   }
-  return {code, std::move(answer)};
+  return {code, std::move(document)};
 }
 
 int stop(World& world, const StopArguments& arguments) {

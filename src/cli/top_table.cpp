@@ -5,15 +5,18 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <string_view>
 
 #include "base/text.hpp"
 #include "cli/colour.hpp"
+#include "control/status_reply.hpp"
 
 namespace efs::cli {
 
 using Json = nlohmann::json;
+namespace replies = control::replies;
 
 namespace {
 
@@ -58,48 +61,59 @@ std::string short_seconds(double seconds) {
   return text.data();
 }
 
-Transfer transfer_of(const Json& progress, std::string what) {
-  Transfer transfer{.what = std::move(what),
-                    .task = progress.value("task", std::uint64_t{0}),
-                    .done = progress.value("bytes_done", std::uint64_t{0}),
-                    .total = progress.value("bytes_total", std::uint64_t{0}),
-                    .started = progress.value("started", 0.0)};
-  if (progress.contains("eta_seconds")) {
-    transfer.left = progress["eta_seconds"].get<double>();
-  }
-  const Json turn = progress.value("turn", Json::object());
-  if (turn.value("standing", "") == "waiting") {
-    transfer.ahead = turn.value("ahead", 0U);
-  }
-  return transfer;
+// The place of a transfer that waits for its turn; nullopt: it does not wait.
+std::optional<unsigned> ahead_in(const std::optional<replies::Turn>& turn) {
+  return turn && turn->standing == "waiting" ? std::optional(static_cast<unsigned>(turn->ahead))
+                                             : std::nullopt;
 }
 
-void add_transfers(const Json& status, TopSample& sample) {
+Transfer transfer_of(const replies::Progress& progress) {
+  return {.what = progress.state.substr(sizeof "staging-" - 1),
+          .done = progress.bytes_done,
+          .total = progress.bytes_total,
+          .started = progress.started,
+          .left = progress.eta_seconds,
+          .ahead = ahead_in(progress.turn)};
+}
+
+Transfer transfer_of(const replies::Task& task) {
+  return {.what = printable(task.kind),
+          .task = task.task,
+          .done = task.bytes_done,
+          .total = task.bytes_total,
+          .started = task.started,
+          .ahead = ahead_in(task.turn)};
+}
+
+void add_transfers(const replies::Status& status, TopSample& sample) {
   if (sample.state == "staging-in" || sample.state == "staging-out") {
-    sample.transfers.push_back(transfer_of(status, sample.state.substr(sizeof "staging-" - 1)));
+    sample.transfers.push_back(transfer_of(status.progress));
   }
-  for (const auto& task : status.value("tasks", Json::array())) {
-    if (task.value("task_state", "") == "running") {
-      sample.transfers.push_back(transfer_of(task, printable(task.value("kind", "?"))));
+  for (const auto& task : status.tasks) {
+    if (task.task_state == "running") {
+      sample.transfers.push_back(transfer_of(task));
     }
   }
 }
 
-void read_status(const Json& status, TopSample& sample) {
-  sample.name = escaped(status.value("name", "?"));
-  sample.state = printable(status.value("state", "?"));
-  sample.io = printable(status.value("io", "-"));
-  sample.since = status.value("since", std::int64_t{0});
-  if (status.contains("capacity")) {
-    sample.capacity = status["capacity"].get<std::uint64_t>();
-    sample.used = status.value("used", std::uint64_t{0});
+void read_status(const Json& answer, TopSample& sample) {
+  const auto status = replies::from_json<replies::Status>(answer);
+  sample.name = status.job.name.empty() ? "?" : escaped(status.job.name);
+  sample.state = status.progress.state.empty() ? "?" : printable(status.progress.state);
+  sample.since = status.job.since;
+  if (status.store) {
+    sample.capacity = status.store->capacity;
+    sample.used = status.store->used;
   }
-  const Json counters = status.value("counters", Json::object());
-  sample.requests = counters.value("requests", std::uint64_t{0});
-  sample.opens = counters.value("opens", std::uint64_t{0});
-  sample.read = counters.value("read_bytes", std::uint64_t{0});
-  sample.written = counters.value("written_bytes", std::uint64_t{0});
-  sample.errors = counters.value("errors", std::uint64_t{0});
+  sample.io = status.mount ? printable(status.mount->io) : "-";
+  const Json counters = status.mount ? status.mount->counters : Json();
+  if (counters.is_object()) {
+    sample.requests = counters.value("requests", std::uint64_t{0});
+    sample.opens = counters.value("opens", std::uint64_t{0});
+    sample.read = counters.value("read_bytes", std::uint64_t{0});
+    sample.written = counters.value("written_bytes", std::uint64_t{0});
+    sample.errors = counters.value("errors", std::uint64_t{0});
+  }
   add_transfers(status, sample);
 }
 
@@ -384,7 +398,7 @@ TopSample sample_of(const Json& status, double at, double now) {
   sample.now = now;
   try {
     read_status(status, sample);
-  } catch (const Json::exception&) {
+  } catch (const std::exception&) {
     sample.state = "?";
   }
   return sample;

@@ -7,6 +7,9 @@
 #include "cli/cli.hpp"
 
 namespace efs::cli {
+
+namespace replies = control::replies;
+
 namespace {
 
 struct Finished {
@@ -14,18 +17,18 @@ struct Finished {
   Json document;  // for --json; the caller prints it
 };
 
-std::string text_of_outcome(const Json& outcome, bool good) {
-  if (outcome.contains("summary")) {
-    return printable(outcome.value("summary", ""), true);
+std::string text_of_outcome(const replies::TaskOutcome& outcome) {
+  if (outcome.unloaded) {
+    return printable(outcome.unloaded->summary, true);
   }
-  if (!good) {
-    return printable(outcome.value("error", ""), outcome.value("lines", false)) + "\n";
+  if (!outcome.ok) {
+    return printable(outcome.failure.error, outcome.failure.lines) + "\n";
   }
-  const int already = outcome.value("already", 0);
-  return std::to_string(outcome.value("files", 0)) + " files (" +
-         format_bytes(outcome.value("bytes", std::uint64_t{0})) + ") in " +
-         format_seconds(outcome.value("seconds", 0.0)) +
-         (already > 0 ? ", " + std::to_string(already) + " were there already" : "") + "\n";
+  const auto loaded = outcome.loaded.value_or(replies::Loaded{});
+  return std::to_string(loaded.files) + " files (" + format_bytes(loaded.bytes) + ") in " +
+         format_seconds(loaded.seconds) +
+         (loaded.already > 0 ? ", " + std::to_string(loaded.already) + " were there already" : "") +
+         "\n";
 }
 
 // Prints the outcome of the task. With --json the caller prints it.
@@ -38,21 +41,20 @@ Finished finish(World& world, const control::Instance& instance, std::uint64_t t
   if (!answer) {
     return failed(answer.error());
   }
-  if (!answer->value("ok", false)) {
-    return failed(error_in(*answer, "failed"));
+  if (!replies::is_success(*answer)) {
+    return failed(error_in(*answer));
   }
   answer->erase("event");
-  const Json outcome = answer->value("outcome", Json::object());
-  const bool good = outcome.value("ok", false);
-  const int code = good ? exit_good : outcome.value("exit", static_cast<int>(exit_failure));
+  const auto ended = replies::from_json<replies::Task>(*answer);
+  const auto outcome = ended.outcome.value_or(replies::TaskOutcome{});
+  const int code = outcome.ok ? int{exit_good} : outcome.failure.exit;
   if (world.json) {
     return {code, std::move(*answer)};
   }
-  const std::string text =
-      "task " + std::to_string(task) + ": " +
-      printable(answer->value("kind", "") + " " + answer->value("task_state", "")) + ": " +
-      text_of_outcome(outcome, good);
-  (good ? world.out : world.err) << (good ? "" : "efs: ") << text;
+  const std::string text = "task " + std::to_string(task) + ": " +
+                           printable(ended.kind + " " + ended.task_state) + ": " +
+                           text_of_outcome(outcome);
+  (outcome.ok ? world.out : world.err) << (outcome.ok ? "" : "efs: ") << text;
   return {code, {}};
 }
 
@@ -88,10 +90,9 @@ Result<std::vector<std::uint64_t>> unfinished_tasks(const control::Instance& ins
     return std::unexpected(status.error());
   }
   std::vector<std::uint64_t> numbers;
-  for (const auto& task : status->value("tasks", Json::array())) {
-    if (const std::string how = task.value("task_state", "");
-        how == "pending" || how == "running") {
-      numbers.push_back(task.value("task", std::uint64_t{0}));
+  for (const auto& task : replies::from_json<replies::Status>(*status).tasks) {
+    if (task.task_state == "pending" || task.task_state == "running") {
+      numbers.push_back(task.task);
     }
   }
   return numbers;

@@ -1,31 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "control/requests.hpp"
 
-#include <algorithm>
-#include <concepts>
-#include <stdexcept>
-#include <type_traits>
+#include "control/fields.hpp"
 
 namespace efs::control::requests {
-namespace {
 
-/// `T` is `Request`, perhaps const: one list of fields serves to read and to write.
-template <typename T, typename Request>
-concept Is = std::same_as<std::remove_const_t<T>, Request>;
+using fields::Is;
+using fields::Reader;
+using fields::Writer;
 
-void each_field(Is<Status> auto& it, auto&& see) {
+void fields_of(Is<Status> auto& it, auto&& see) {
   see("changed", it.changed);
 }
 
-void each_field(Is<Wait> auto& it, auto&& see) {
+void fields_of(Is<Wait> auto& it, auto&& see) {
   see("starter", it.starter);
 }
 
-void each_field(Is<WaitEnd> auto& it, auto&& see) {
+void fields_of(Is<WaitEnd> auto& it, auto&& see) {
   see("keep", it.keep);
 }
 
-void each_field(Is<Stop> auto& it, auto&& see) {
+void fields_of(Is<Stop> auto& it, auto&& see) {
   see("supervisor", it.supervisor);
   see("stage_out", it.stage_out);
   see("keep", it.keep);
@@ -36,7 +32,7 @@ void each_field(Is<Stop> auto& it, auto&& see) {
   see("asked_ago", it.asked_ago);
 }
 
-void each_field(Is<Load> auto& it, auto&& see) {
+void fields_of(Is<Load> auto& it, auto&& see) {
   see.required("paths", it.paths);
   see("replace", it.replace);
   see("force", it.force);
@@ -45,7 +41,7 @@ void each_field(Is<Load> auto& it, auto&& see) {
   see("size", it.size);
 }
 
-void each_field(Is<Unload> auto& it, auto&& see) {
+void fields_of(Is<Unload> auto& it, auto&& see) {
   see.required("paths", it.paths);
   see("as_is", it.as_is);
   see("remove", it.remove);
@@ -54,114 +50,53 @@ void each_field(Is<Unload> auto& it, auto&& see) {
   see("size", it.size);
 }
 
-void each_field(Is<WaitTask> auto& it, auto&& see) {
+void fields_of(Is<WaitTask> auto& it, auto&& see) {
   see.required("task", it.task);
   see("timeout_ms", it.timeout_ms);
 }
 
-void each_field(Is<Cancel> auto& it, auto&& see) {
+void fields_of(Is<Cancel> auto& it, auto&& see) {
   see.required("task", it.task);
 }
 
-void each_field(Is<List> auto& it, auto&& see) {
+void fields_of(Is<List> auto& it, auto&& see) {
   see("paths", it.paths);
 }
 
-void each_field(Is<Explain> auto& it, auto&& see) {
+void fields_of(Is<Explain> auto& it, auto&& see) {
   see.required("path", it.path);
 }
 
-void each_field(Is<Set> auto& it, auto&& see) {
+void fields_of(Is<Set> auto& it, auto&& see) {
   see.required("class", it.file_class);
   see.required("paths", it.paths);
 }
 
-void each_field(Is<Limit> auto& it, auto&& see) {
+void fields_of(Is<Limit> auto& it, auto&& see) {
   see("read", it.read);
   see("write", it.write);
   see("ops", it.ops);
 }
 
-struct Writer {
-  template <typename T>
-  void operator()(const char* name, const T& value) {
-    line[name] = value;
-  }
+namespace {
 
-  void operator()(const char* name, const std::optional<std::uint64_t>& value) {
-    if (value) {
-      line[name] = *value;
-    }
-  }
+/// Collects the names of the fields of a struct.
+struct Names {
+  void operator()(const char* name, const auto& /*value*/) { all.emplace_back(name); }
 
-  void required(const char* name, const auto& value) { (*this)(name, value); }
+  void required(const char* name, const auto& /*value*/) { all.emplace_back(name); }
 
-  Json& line;
-};
-
-[[noreturn]] void refuse(const std::string& name, const char* why) {
-  throw std::invalid_argument(name + why);
-}
-
-void read(const std::string& name, const Json& from, bool& value) {
-  if (!from.is_boolean()) {
-    refuse(name, " is neither true nor false");
-  }
-  value = from.get<bool>();
-}
-
-// The JSON library would convert a negative number, a fraction or a too large number without an
-// error.
-void read(const std::string& name, const Json& from, std::uint64_t& value) {
-  if (!from.is_number_unsigned()) {
-    refuse(name, " is not a whole number");
-  }
-  value = from.get<std::uint64_t>();
-}
-
-void read(const std::string& name, const Json& from, std::optional<std::uint64_t>& value) {
-  read(name, from, value.emplace());
-}
-
-void read(const std::string& name, const Json& from, double& value) {
-  if (!from.is_number()) {
-    refuse(name, " is not a number");
-  }
-  value = from.get<double>();
-}
-
-void read(const std::string& name, const Json& from, std::string& value) {
-  if (!from.is_string()) {
-    refuse(name, " is not a text");
-  }
-  value = from.get<std::string>();
-}
-
-void read(const std::string& name, const Json& from, std::vector<std::string>& value) {
-  if (!from.is_array() || !std::ranges::all_of(from, &Json::is_string)) {
-    refuse(name, " is not a list of texts");
-  }
-  value = from.get<std::vector<std::string>>();
-}
-
-struct Reader {
-  void operator()(const char* name, auto& value) const {
-    if (const auto found = line.find(name); found != line.end()) {
-      read(name, *found, value);
-    }
-  }
-
-  void required(const char* name, auto& value) const {
-    if (!line.contains(name)) {
-      refuse(name, " is missing");
-    }
-    (*this)(name, value);
-  }
-
-  const Json& line;
+  std::vector<std::string> all;
 };
 
 }  // namespace
+
+template <typename Request>
+std::vector<std::string> field_names(const Request& request) {
+  Names names;
+  fields_of(request, names);
+  return names.all;
+}
 
 std::string verb_of(const Json& request) {
   std::string verb;
@@ -172,14 +107,14 @@ std::string verb_of(const Json& request) {
 template <typename Request>
 Json to_json(const Request& request) {
   Json line{{"verb", Request::verb}};
-  each_field(request, Writer{line});
+  fields_of(request, Writer{line});
   return line;
 }
 
 template <typename Request>
 Request from_json(const Json& line) {
   Request request;
-  each_field(request, Reader{line});
+  fields_of(request, Reader{line});
   return request;
 }
 
@@ -208,5 +143,18 @@ template List from_json(const Json&);
 template Explain from_json(const Json&);
 template Set from_json(const Json&);
 template Limit from_json(const Json&);
+
+template std::vector<std::string> field_names(const Status&);
+template std::vector<std::string> field_names(const Wait&);
+template std::vector<std::string> field_names(const WaitEnd&);
+template std::vector<std::string> field_names(const Stop&);
+template std::vector<std::string> field_names(const Load&);
+template std::vector<std::string> field_names(const Unload&);
+template std::vector<std::string> field_names(const WaitTask&);
+template std::vector<std::string> field_names(const Cancel&);
+template std::vector<std::string> field_names(const List&);
+template std::vector<std::string> field_names(const Explain&);
+template std::vector<std::string> field_names(const Set&);
+template std::vector<std::string> field_names(const Limit&);
 
 }  // namespace efs::control::requests

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "control/protocol.hpp"
@@ -114,6 +115,18 @@ struct Limit {
 
   bool operator==(const Limit&) const = default;
 };
+
+using All = std::tuple<Status, Wait, WaitEnd, Stop, Load, Unload, WaitTask, Cancel, List, Explain,
+                       Set, Limit>;
+
+/// Calls `see` with a default request of each kind.
+void for_each(auto&& see) {
+  std::apply([&](const auto&... request) { (see(request), ...); }, All());
+}
+
+/// Returns the names of all fields of a request but its verb.
+template <typename Request>
+std::vector<std::string> field_names(const Request& request);
 
 /// Returns the verb of a request; "" if it has none. Throws as from_json().
 std::string verb_of(const Json& request);

@@ -4,6 +4,7 @@ set(sources
   asking.cpp
   client.cpp
   end_watch.cpp
+  fields.cpp
   instances.cpp
   protocol.cpp
   replies.cpp

@@ -8,6 +8,7 @@ namespace efs::daemon {
 
 using control::Json;
 using Clock = std::chrono::steady_clock;
+namespace replies = control::replies;
 namespace requests = control::requests;
 
 ControlApi::ControlApi(Parts parts)
@@ -22,8 +23,7 @@ ControlApi::ControlApi(Parts parts)
 Json ControlApi::handle(const Json& request, const control::Server::Progress& progress) {
   const auto verb = requests::verb_of(request);
   if (verb == requests::Status::verb) {
-    return control::result_line(
-        its_.status.status(requests::from_json<requests::Status>(request).changed));
+    return to_json(its_.status.status(requests::from_json<requests::Status>(request).changed));
   }
   if (verb == requests::Wait::verb) {
     return wait(requests::from_json<requests::Wait>(request).starter, progress);
@@ -43,7 +43,7 @@ Json ControlApi::handle(const Json& request, const control::Server::Progress& pr
 // this client disappears.
 Json ControlApi::wait(bool starter, const control::Server::Progress& progress) {
   while (its_.stops.is_starting_until(Clock::now() + progress_interval)) {
-    if (!progress(its_.status.progress())) {
+    if (!progress(to_json(its_.status.progress()))) {
       // the starter of this instance was interrupted (ctrl-c) or killed: cancel the start
       if (starter) {
         give_up_start();
@@ -51,8 +51,9 @@ Json ControlApi::wait(bool starter, const control::Server::Progress& progress) {
       return control::error_line({EPIPE, "the client is gone"});
     }
   }
-  return its_.stops.state() == State::failed ? its_.start.tell()
-                                             : control::result_line(its_.status.status(false));
+  return its_.stops.state() == State::failed
+             ? to_json(its_.start.tell().value_or(replies::Failure{}))
+             : to_json(its_.status.status(false));
 }
 
 // Has no effect once the file system is mounted, because programs may use it. The starter may have
@@ -95,7 +96,7 @@ Json ControlApi::stop(const requests::Stop& asked, const control::Server::Progre
   const std::uint64_t ticket = request_stop(wanted);
   // the stop continues even if the client disappears
   while (its_.stops.is_stopping_until(ticket, Clock::now() + progress_interval)) {
-    (void)progress(its_.status.progress());
+    (void)progress(to_json(its_.status.progress()));
   }
   return outcome_for(wanted, asked.receipt);
 }
@@ -119,39 +120,40 @@ Json ControlApi::wait_end(const requests::WaitEnd& request,
 // The instance failed, or a successor found it ended.
 Json ControlApi::answer_without_outcome(const StopRequest& wanted) {
   const State state = its_.stops.state();
-  const Json failure = its_.start.tell();
+  const auto failure = its_.start.tell();
   const bool successor = its_.facts.is_successor();
   if (const char* const refusal = refusal_of_stop(state, successor)) {
-    return control::error_line({ECANCELED, successor ? refusal + failure.value("error", "") +
+    return control::error_line({ECANCELED, successor ? refusal + (failure ? failure->error : "") +
                                                            ". See what is left: efs status " +
                                                            its_.facts.config.name
                                                      : refusal});
   }
   const Status done = wanted.keep ? was_done_as(wanted, {}) : Status();
-  return done ? control::result_line() : control::error_line(done.error());
+  return done ? to_json(replies::Stopped{}) : control::error_line(done.error());
 }
 
 Json ControlApi::outcome_for(const StopRequest& wanted, bool with_receipt) {
-  auto [outcome, done, receipt] = its_.stops.outcome();
-  if (outcome.is_null()) {
+  auto [answer, done, receipt] = its_.stops.outcome();
+  if (!answer) {
     return answer_without_outcome(wanted);
   }
-  const bool good =
-      outcome.is_object() && outcome.value("ok", false) && outcome.value("exit", 0) == 0;
-  if (const Status fulfilled = good ? was_done_as(wanted, done) : Status(); !fulfilled) {
-    Json line = control::error_line(fulfilled.error());
-    // only a stop that ends the instance succeeds: the client can wait for its end
-    line["ended"] = true;
-    return line;
-  }
-  if (!outcome.is_object()) {
+  if (std::holds_alternative<NoMemory>(*answer)) {
     return control::error_line({ENOMEM, "the stop failed: out of memory"});
   }
+  const auto* const stopped = std::get_if<replies::Stopped>(&*answer);
+  const bool good = stopped != nullptr && stopped->exit.value_or(0) == 0;
+  if (const Status fulfilled = good ? was_done_as(wanted, done) : Status(); !fulfilled) {
+    // only a stop that ends the instance succeeds: the client can wait for its end
+    return to_json(replies::StopFailed{
+        .failure = replies::failure_of(fulfilled.error()), .summary = {}, .ended = true});
+  }
+  Json line =
+      stopped != nullptr ? to_json(*stopped) : to_json(std::get<replies::StopFailed>(*answer));
   // the receipt of many files takes megabytes
   if (receipt && with_receipt) {
-    outcome["receipt"] = stage::to_json(*receipt);
+    replies::add_receipt(line, stage::to_json(*receipt));
   }
-  return outcome;
+  return line;
 }
 
 Status ControlApi::was_done_as(const StopRequest& wanted, const StopRequest& done) const {

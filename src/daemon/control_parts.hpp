@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What the control requests of a job need from its parts, as narrow interfaces. A test replaces the
+// The parts of a job that its control requests need, as narrow interfaces. A test replaces the
 // parts. All functions are thread-safe.
 
 #include <sys/types.h>
@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "config/job_config.hpp"
+#include "control/replies.hpp"
 #include "control/requests.hpp"
+#include "control/status_reply.hpp"
 #include "fs/filesystem.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/live/load.hpp"
@@ -29,7 +31,7 @@ struct JobFacts {
   bool is_successor() const { return takeovers > 0; }
 };
 
-/// Adds its fields to the status of the job.
+/// Fills its parts of the status of the job.
 class StatusSource {
  public:
   StatusSource() = default;
@@ -37,7 +39,7 @@ class StatusSource {
   StatusSource(const StatusSource&) = delete;
   StatusSource& operator=(const StatusSource&) = delete;
 
-  virtual void add_status(control::Json& status) = 0;
+  virtual void add_status(control::replies::Status& status) = 0;
 };
 
 /// The file system of a job and the store below it.
@@ -61,8 +63,7 @@ class BufferAccess {
   virtual bool is_kept() const = 0;
 };
 
-/// Transfers while programs run. A task calls them: the buffer stays open meanwhile. Each returns
-/// the result line of the task.
+/// Transfers while programs run. A task calls them: the buffer stays open meanwhile.
 class LiveTransfers {
  public:
   LiveTransfers() = default;
@@ -70,8 +71,10 @@ class LiveTransfers {
   LiveTransfers(const LiveTransfers&) = delete;
   LiveTransfers& operator=(const LiveTransfers&) = delete;
 
-  virtual control::Json load(const stage::LoadRequest& what, stage::Progress& progress) = 0;
-  virtual control::Json unload(const stage::UnloadRequest& what, stage::Progress& progress) = 0;
+  virtual control::replies::TaskOutcome load(const stage::LoadRequest& what,
+                                             stage::Progress& progress) = 0;
+  virtual control::replies::TaskOutcome unload(const stage::UnloadRequest& what,
+                                               stage::Progress& progress) = 0;
 };
 
 /// The export of results while programs run that no client has asked for.

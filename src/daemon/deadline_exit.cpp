@@ -20,8 +20,6 @@ namespace efs::daemon {
 
 namespace {
 
-using control::Json;
-
 // The time for answers to reach the clients that requested the stop.
 constexpr auto farewell = std::chrono::milliseconds(500);
 constexpr auto longest_farewell = std::chrono::seconds(30);
@@ -71,30 +69,31 @@ stage::Receipt Instance::receipt_of_what_is_left() {
   return receipt;
 }
 
-Json Instance::leave_what_is_left() {
+Instance::Stopped Instance::leave_what_is_left() {
   store_.keep_in_any_case(true);
   auto receipt = std::make_shared<const stage::Receipt>(receipt_of_what_is_left());
-  Json outcome = control::result_line({{"staged_out", true},
-                                       {"exit", std::max(1, stage::exit_code(*receipt))},
-                                       {"image", store_.path()},
-                                       {"lingers", true},
-                                       {"conflicts", receipt->totals.conflict},
-                                       {"replaced", receipt->totals.replaced}});
+  Stopped outcome;
+  outcome.staged_out = true;
+  outcome.exit = std::max(1, stage::exit_code(*receipt));
+  outcome.image = store_.path();
+  outcome.lingers = true;
+  outcome.conflicts = receipt->totals.conflict;
+  outcome.replaced = receipt->totals.replaced;
   std::string note = progress_.listing ? "The deadline passed while the files were listed.\n"
                                        : "The PFS did not answer in time.\n";
   if (const std::string file = options_.directory + "/receipt.json";
       stage::write_receipt(*receipt, file, stage::posix_pfs())) {
-    outcome["receipt_file"] = file;
+    outcome.receipt_file = file;
   }
   if (const Status left = store_.leave(image::ShutdownState::unsaved, Clock::now()); !left) {
     note += printable(describe(left.error())) + "\n";
   }
-  outcome["summary"] = stage::describe(*receipt) + note;
+  outcome.summary = stage::describe(*receipt) + note;
   stops_.set_receipt(std::move(receipt));
   return outcome;
 }
 
-Json Instance::drop_what_is_left(const StopRequest& request) {
+Instance::Stopped Instance::drop_what_is_left(const StopRequest& request) {
   store_.keep_in_any_case(request.keep);
   if (request.keep) {
     (void)store_.leave(image::ShutdownState::unsaved, Clock::now());
@@ -102,7 +101,10 @@ Json Instance::drop_what_is_left(const StopRequest& request) {
     (void)store_.give_up();
     store_.remove();
   }
-  return control::result_line({{"staged_out", false}, {"lingers", true}});
+  Stopped outcome;
+  outcome.staged_out = false;
+  outcome.lingers = true;
+  return outcome;
 }
 
 // Threads that wait for the PFS end with the process. The supervisor then cleans up as after a
@@ -116,7 +118,7 @@ void Instance::leave_without_pfs() noexcept try {
   const ReservedMemory reserved_memory;
   const StopRequest last = stops_.latest().value_or(StopRequest{});
   mount_.remove_point();
-  Json outcome = last.stage_out ? leave_what_is_left() : drop_what_is_left(last);
+  Stopped outcome = last.stage_out ? leave_what_is_left() : drop_what_is_left(last);
   stops_.finish_all(last, std::move(outcome));
   std::this_thread::sleep_for(farewell);
   close_socket();
@@ -157,8 +159,8 @@ void Instance::give_up_without_pfs() noexcept try {
     mount_.remove_point();
     give_back_or_remove();
   }
-  start_outcome_.fail(control::error_line(
-      {ETIMEDOUT, "stopped before all inputs were imported: the PFS does not answer"}));
+  start_outcome_.fail(
+      {ETIMEDOUT, "stopped before all inputs were imported: the PFS does not answer"});
   enter(Event::start_failed);
   close_socket();
   std::this_thread::sleep_for(farewell);

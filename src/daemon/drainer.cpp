@@ -14,8 +14,6 @@
 
 namespace efs::daemon {
 
-using control::Json;
-
 namespace {
 
 // Between small batches, so that a job that closes many files has few of them. Each batch looks at
@@ -172,11 +170,12 @@ void Drainer::begin_run(DrainCandidates& candidates, Time now) {
   const auto ending = std::make_shared<Ending>(run_);
   const auto started =
       its_.tasks.start(TaskKind::background, "results with drain",
-                       [ending, &transfers = its_.transfers](stage::Progress& progress) -> Json {
+                       [ending, &transfers = its_.transfers](stage::Progress& progress) {
                          ending->run->export_by(transfers, progress);
                          const MutexLock lock(ending->run->mutex);
                          ending->run->is_cancelled = progress.cancel;
-                         return control::result_line();
+                         return control::replies::TaskOutcome{
+                             .ok = true, .failure = {}, .loaded = {}, .unloaded = {}};
                        });
   if (!started) {
     (void)candidates.settle(run_->batch, nullptr, true, now);
@@ -257,18 +256,16 @@ void Drainer::set_error(std::string error) {
   error_ = std::move(error);
 }
 
-void Drainer::add_status(Json& status) {
-  Json drain{{"drained", figures_.files.load()},
-             {"drained_bytes", figures_.bytes.load()},
-             {"failures", figures_.failures.load()},
-             {"due", due_.load()}};
-  {
-    const MutexLock lock(mutex_);
-    if (!error_.empty()) {
-      drain["last_error"] = error_;
-    }
+void Drainer::add_status(control::replies::Status& status) {
+  auto& drain = status.drain.emplace();
+  drain.drained = figures_.files;
+  drain.drained_bytes = figures_.bytes;
+  drain.failures = figures_.failures;
+  drain.due = due_;
+  const MutexLock lock(mutex_);
+  if (!error_.empty()) {
+    drain.last_error = error_;
   }
-  status["drain"] = std::move(drain);
 }
 
 }  // namespace efs::daemon

@@ -46,7 +46,7 @@ class Drainer final : public StatusSource {
   /// begin() and after end().
   void end();
 
-  void add_status(control::Json& status) override;
+  void add_status(control::replies::Status& status) override;
 
  private:
   using Time = DrainSchedule::Time;

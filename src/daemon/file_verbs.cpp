@@ -279,11 +279,10 @@ Json FileVerbs::wait_task(const requests::WaitTask& request,
     its_.status.add_turn(*seen);
     // The request itself succeeds in any case. The outcome tells whether the task succeeded.
     if (*ended || left.count() <= 0) {
-      return control::result_line(std::move(*seen));
+      return control::result_line(to_json(*seen));
     }
-    (*seen)["state"] =
-        (*seen)["kind"].get<std::string>() + " " + (*seen)["task_state"].get<std::string>();
-    if (!progress(std::move(*seen))) {
+    seen->state = seen->kind + " " + seen->task_state;
+    if (!progress(to_json(*seen))) {
       return control::error_line({EPIPE, "the client is gone"});
     }
   }

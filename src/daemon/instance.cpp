@@ -51,6 +51,7 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
                   .turns = turns,
                   .progress = progress_,
                   .figures = options_.mount.figures}),
+      tasks_(stops_),
       stops_({.successor = facts_.is_successor(), .usual_deadline = options_.config.deadline},
              deadline_, progress_),
       deadline_(timers_,
@@ -69,31 +70,22 @@ Instance::~Instance() {
   end_draining();
 }
 
-Status Instance::open_tasks() {
-  auto tasks = Tasks::open(options_.directory + "/tasks", config::drains_results(options_.config));
-  if (!tasks) {
-    return std::unexpected(tasks.error());
-  }
-  tasks_ = std::move(*tasks);
-  tasks_->inherit(facts_.is_successor());
-  return {};
-}
-
 Status Instance::listen() {
-  EFS_TRY(open_tasks());
+  const bool drains = config::drains_results(options_.config);
+  EFS_TRY(tasks_.open(options_.directory + "/tasks", facts_.is_successor(), drains));
   recorder_ = std::make_unique<JobRecorder>(JobRecorder::Parts{.facts = facts_,
                                                                .store = store_,
                                                                .mount = mount_,
                                                                .transfers = transfers_,
-                                                               .tasks = *tasks_,
+                                                               .tasks = tasks_.get(),
                                                                .progress = progress_,
                                                                .figures = options_.mount.figures});
   std::vector<StatusSource*> sources{&transfers_, &watchers_, &store_, &mount_};
-  if (config::drains_results(options_.config)) {
+  if (drains) {
     auto* const figures = options_.mount.figures;
     drainer_ =
         std::make_unique<Drainer>(Drainer::Parts{.config = options_.config,
-                                                 .tasks = *tasks_,
+                                                 .tasks = tasks_.get(),
                                                  .transfers = transfers_,
                                                  .turns = turns_,
                                                  .figures = figures ? &figures->drained : nullptr});
@@ -104,14 +96,14 @@ Status Instance::listen() {
                                                          .start = start_outcome_,
                                                          .progress = progress_,
                                                          .turns = turns_,
-                                                         .tasks = *tasks_,
+                                                         .tasks = tasks_.get(),
                                                          .buffer = store_,
                                                          .mount = mount_,
                                                          .sources = std::move(sources)});
   api_ = std::make_unique<ControlApi>(ControlApi::Parts{.facts = facts_,
                                                         .stops = stops_,
                                                         .start = start_outcome_,
-                                                        .tasks = *tasks_,
+                                                        .tasks = tasks_.get(),
                                                         .status = *status_,
                                                         .buffer = store_,
                                                         .transfers = transfers_,
@@ -156,7 +148,7 @@ int Instance::run() {
 // Everything stays unchanged: the supervisor decides.
 int Instance::fail_takeover(const Error& error) {
   log::error("event=takeover_failed reason=\"{}\"", describe(error));
-  start_outcome_.fail(control::error_line(error));
+  start_outcome_.fail(error);
   enter(Event::start_failed);
   watchers_.close(1);
   return 1;
@@ -167,7 +159,7 @@ int Instance::fail_start(const Error& error) {
   log::error("event=start_failed reason=\"{}\"", describe(error));
   give_back_what_was_kept();
   tear_down();
-  start_outcome_.fail(control::error_line(error));
+  start_outcome_.fail(error);
   enter(Event::start_failed);
   // If the starter is gone, the name becomes free at once.
   start_outcome_.await_told(Clock::now() + patience_with_starter);
@@ -193,18 +185,20 @@ int Instance::finish(const image::Manifest& noted) {
             options_.takeovers, options_.predecessor, store_.is_kept() ? "kept" : "removed");
   if (const Status opened = store_.open(); !opened) {
     log::error("event=takeover_failed reason=\"{}\"", describe(opened.error()));
-    start_outcome_.fail(control::error_line(opened.error()));
+    start_outcome_.fail(opened.error());
     enter(Event::start_failed);
     return 1;
   }
   if (noted.left == image::ShutdownState::unsaved) {
     const std::string text = "not all results are exported: the daemon died. They are in " +
                              store_.path() + "; the receipt lists them";
-    stops_.finish(StopRequest{}, control::result_line({{"staged_out", true},
-                                                       {"exit", 3},
-                                                       {"image", store_.path()},
-                                                       {"summary", text + "\n"},
-                                                       {"error", text}}));
+    Stopped outcome;
+    outcome.staged_out = true;
+    outcome.exit = 3;
+    outcome.image = store_.path();
+    outcome.summary = text + "\n";
+    outcome.error = text;
+    stops_.finish(StopRequest{}, std::move(outcome));
   }
   tear_down();
   close_socket();
@@ -279,7 +273,7 @@ Status Instance::take_over() {
     enter(Event::found_unmounted);
     return {};
   }
-  EFS_TRY(mount_.resume(std::move(*connection), tasks_->lost() != 0));
+  EFS_TRY(mount_.resume(std::move(*connection), tasks_.get().lost() != 0));
   publish();
   enter(Event::resumed);
   return {};
@@ -338,7 +332,7 @@ void Instance::give_back_what_was_kept(bool in_a_hurry) {
 void Instance::tear_down() {
   mount_.abort();
   end_draining();
-  tasks_->close(false);
+  tasks_.get().close(false);
   mount_.release_point();
   mount_.remove_point();
   store_.close([this] { mount_.close_session(); });

@@ -15,12 +15,12 @@
 #include "daemon/job_recorder.hpp"
 #include "daemon/job_status.hpp"
 #include "daemon/job_store.hpp"
+#include "daemon/job_tasks.hpp"
 #include "daemon/job_watchers.hpp"
 #include "daemon/kept_figures.hpp"
 #include "daemon/mount_service.hpp"
 #include "daemon/start_outcome.hpp"
 #include "daemon/stop_coordinator.hpp"
-#include "daemon/tasks.hpp"
 #include "daemon/transfer_service.hpp"
 
 namespace efs::daemon {
@@ -41,6 +41,7 @@ struct InstanceOptions {
 
 class Instance {
   using Clock = std::chrono::steady_clock;
+  using Stopped = control::replies::Stopped;
 
  public:
   /// `turns`: the client that waits for turns at the PFS, for import and export.
@@ -57,7 +58,6 @@ class Instance {
   std::uint64_t request_stop(StopRequest request) { return api_->request_stop(request); }
 
  private:
-  Status open_tasks();
   /// Calls start() or take_over(). Converts exceptions to errors.
   Status begin();
   Status start();
@@ -92,32 +92,28 @@ class Instance {
   bool end_export(const StopRequest& request, stage::Receipt receipt, bool keep);
   /// Writes the receipt and returns the answer so far. `code`: the exit code of the export; becomes
   /// 1 if the receipt could not be written to its usual path.
-  control::Json tell_receipt(const stage::Receipt& receipt, bool keep, int& code);
+  Stopped tell_receipt(const stage::Receipt& receipt, bool keep, int& code);
   /// Ends the store after the last export, or leaves one that is kept. Adds errors to the summary
   /// in `outcome`. Returns false if the store that stays could not be left in order.
-  bool part_with_store(const StopRequest& request, bool is_all_back, control::Json& outcome);
+  bool part_with_store(const StopRequest& request, bool is_all_back, Stopped& outcome);
   void end_without_export(const StopRequest& request);
   Status give_store_up();
   static SlotLimits turn_limits(const StopRequest& request);
   StopRequest begin_to_end(const StopRequest& request);
-  void finish_stop(const StopRequest& request, control::Json outcome);
+  void finish_stop(const StopRequest& request, StopAnswer outcome);
   // instance_drain.cpp: a stop while programs use the mount
-  /// Unmounts. If the mount is busy and the stop has a deadline, also calls drain(). `drained`: the
-  /// outcome of drain(), for the answer. On success no task is left.
+  /// Unmounts. If the mount is busy and the stop has a deadline, also calls drain(). `drained`: its
+  /// outcome, for the answer. On success no task is left.
   Status unmount_or_drain(StopRequest& request, std::string& drained);
   bool may_drain(const StopRequest& request, const Error& why_not_unmounted) const;
-  /// Returns the outcome, like that of an unload. Returns nullopt if the PFS did not answer in
-  /// time; the task then continues.
-  std::optional<control::Json> drain(const StopRequest& request);
-  bool end_tasks(const StopRequest& request);
-  bool has_drained(std::uint64_t task, const StopRequest& request,
-                   std::optional<Clock::time_point> StopTimes::* end);
+  /// Exports the files that no program writes to. Returns a text about the outcome.
+  std::string drain(const StopRequest& request);
   /// Reports EBUSY to the client, because programs use the mount. The instance continues.
   void refuse_stop(const StopRequest& request, const Error& why, std::string drained);
   // deadline_exit.cpp: the PFS does not answer and the deadline has passed
   void leave_without_pfs() noexcept;
-  control::Json leave_what_is_left();
-  control::Json drop_what_is_left(const StopRequest& request);
+  Stopped leave_what_is_left();
+  Stopped drop_what_is_left(const StopRequest& request);
   /// The same for a start that is cancelled. No results exist that would justify a wait.
   void give_up_without_pfs() noexcept;
   void give_back_or_remove();
@@ -135,8 +131,8 @@ class Instance {
   JobWatchers watchers_;  // reads status_
   MountService mount_;    // uses store_, watchers_, stops_
   TransferService transfers_;
+  JobTasks tasks_;  // they use transfers_
   // from listen() on
-  std::unique_ptr<Tasks> tasks_;      // they use transfers_
   std::unique_ptr<Drainer> drainer_;  // null: no rule has drain
   std::unique_ptr<JobRecorder> recorder_;
   std::unique_ptr<JobStatus> status_;

@@ -12,7 +12,15 @@
 
 namespace efs::daemon {
 
-using control::Json;
+using control::replies::StopFailed;
+
+namespace {
+
+StopFailed failure(const Error& error) {
+  return {.failure = control::replies::failure_of(error), .summary = {}};
+}
+
+}  // namespace
 
 // Waits for a reason to stop. `was_unsaved`: the instance is unmounted already. Returns the
 // request; the usual one if no client has asked.
@@ -41,11 +49,11 @@ bool Instance::serve_until_stopped() {
 bool Instance::give_stop_up(const StopRequest& request, const char* reason) {
   const ReservedMemory reserved_memory;
   log::error("event=stop_failed reason=\"{}\"", reason);
-  tasks_->reopen();
+  tasks_.get().reopen();
   enter(stops_.is_unmounted() ? Event::export_gave_up : Event::stop_gave_up);
-  Json outcome = false;  // allocates no memory; see ControlApi::stop()
+  StopAnswer outcome = NoMemory();
   try {
-    outcome = control::error_line({ENOMEM, std::string("the stop failed: ") + reason});
+    outcome = failure({ENOMEM, std::string("the stop failed: ") + reason});
   } catch (const std::bad_alloc&) {
   }
   finish_stop(request, std::move(outcome));
@@ -79,7 +87,7 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   if (const Status merging = request.merge ? store_.begin_merging(mount_.made_point()) : Status();
       !merging) {
     enter(Event::results_left);
-    finish_stop(request, control::error_line(merging.error()));
+    finish_stop(request, failure(merging.error()));
     return false;
   }
   if (stage_out(request)) {
@@ -99,8 +107,13 @@ void Instance::end_without_export(const StopRequest& request) {
     left = give_store_up();
   }
   log::info("event=stopped stage_out=no store={}", request.keep || !left ? "kept" : "dropped");
-  finish_stop(request, left ? control::result_line({{"staged_out", false}})
-                            : control::error_line(left.error()));
+  if (left) {
+    Stopped outcome;
+    outcome.staged_out = false;
+    finish_stop(request, std::move(outcome));
+  } else {
+    finish_stop(request, failure(left.error()));
+  }
 }
 
 Status Instance::give_store_up() {
@@ -150,7 +163,7 @@ bool Instance::end_export(const StopRequest& request, stage::Receipt receipt, bo
   if (ends_anyway) {
     receipt.way_out = way_out_of_image;
   }
-  Json outcome = tell_receipt(receipt, keep, code);
+  Stopped outcome = tell_receipt(receipt, keep, code);
   deadline_.claim_end();  // the receipt is there; the report has a time of its own
   recorder_->write_report(receipt, request, outcome);
   log::info("event=staged_out verdict={} files={} bytes={} failed={}",
@@ -164,38 +177,39 @@ bool Instance::end_export(const StopRequest& request, stage::Receipt receipt, bo
   if (over && !part_with_store(request, is_all_back, outcome) && code == 0) {
     code = 1;
   }
-  outcome["exit"] = code;
-  if (!overruled.empty()) {
-    outcome = control::error_line({ECANCELED, overruled});
-  } else if (!over) {
-    outcome["kept"] = true;
-  } else if (code != 0) {
-    outcome["image"] = store_.path(), outcome["all_back"] = is_all_back;
+  outcome.exit = code;
+  outcome.kept = !over;
+  if (over && code != 0) {
+    outcome.image = store_.path();
+    outcome.all_back = is_all_back;
   }
-  finish_stop(request, std::move(outcome));
+  if (!overruled.empty()) {
+    finish_stop(request, failure({ECANCELED, overruled}));
+  } else {
+    finish_stop(request, std::move(outcome));
+  }
   return over;
 }
 
-Json Instance::tell_receipt(const stage::Receipt& receipt, bool keep, int& code) {
-  Json outcome = control::result_line({{"staged_out", true},
-                                       {"time_was_up", code != 0 && progress_.time_is_up},
-                                       {"conflicts", receipt.totals.conflict},
-                                       {"replaced", receipt.totals.replaced},
-                                       {"unreadable", stage::count_unreadable(receipt)}});
+Instance::Stopped Instance::tell_receipt(const stage::Receipt& receipt, bool keep, int& code) {
+  Stopped outcome;
+  outcome.staged_out = true;
+  outcome.time_was_up = code != 0 && progress_.time_is_up;
+  outcome.conflicts = receipt.totals.conflict;
+  outcome.replaced = receipt.totals.replaced;
+  outcome.unreadable = stage::count_unreadable(receipt);
   if (!recorder_->write_receipt(receipt, outcome) && code == 0) {
     code = 1;
   }
-  if (Json unmatched = stage::unmatched_in(receipt, keep || code != 0); !unmatched.is_null()) {
-    outcome["unmatched"] = std::move(unmatched);
-  }
+  outcome.unmatched = stage::unmatched_in(receipt, keep || code != 0);
   return outcome;
 }
 
-bool Instance::part_with_store(const StopRequest& request, bool is_all_back, Json& outcome) {
+bool Instance::part_with_store(const StopRequest& request, bool is_all_back, Stopped& outcome) {
   if (!store_.is_kept()) {
     if (const Status given_up = give_store_up(); !given_up) {
-      outcome["summary"] = outcome["summary"].get<std::string>() + "\n" +
-                           printable(describe(given_up.error())) + "\n";
+      outcome.summary =
+          outcome.summary.value_or("") + "\n" + printable(describe(given_up.error())) + "\n";
     }
     return true;
   }
@@ -203,8 +217,7 @@ bool Instance::part_with_store(const StopRequest& request, bool is_all_back, Jso
       store_.leave(is_all_back ? image::ShutdownState::kept : image::ShutdownState::unsaved,
                    request.times.gone_by);
   if (!left) {
-    outcome["summary"] =
-        outcome["summary"].get<std::string>() + "\n" + printable(describe(left.error()));
+    outcome.summary = outcome.summary.value_or("") + "\n" + printable(describe(left.error()));
   }
   return left.has_value();
 }
@@ -218,7 +231,7 @@ StopRequest Instance::begin_to_end(const StopRequest& request) {
 }
 
 // The stop executes the last of several requests. Its outcome is the answer to all of them.
-void Instance::finish_stop(const StopRequest& request, Json outcome) {
+void Instance::finish_stop(const StopRequest& request, StopAnswer outcome) {
   stops_.finish(request, std::move(outcome));
   watchers_.poke();
 }

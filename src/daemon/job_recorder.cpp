@@ -18,7 +18,7 @@
 
 namespace efs::daemon {
 
-using control::Json;
+using control::replies::Stopped;
 
 namespace {
 
@@ -217,10 +217,10 @@ void JobRecorder::add_record(stage::Receipt& receipt, const StopRequest& request
   log::warn("event=report_not_written reason=\"out of memory\"");
 }
 
-bool JobRecorder::write_receipt(const stage::Receipt& receipt, Json& outcome) {
+bool JobRecorder::write_receipt(const stage::Receipt& receipt, Stopped& outcome) {
   std::string note = receipt.note.empty() ? "" : receipt.note + "\n";
   if (config_.results_dir.empty()) {
-    outcome["summary"] = stage::describe(receipt, stage::names_shown_without_receipt) + note;
+    outcome.summary = stage::describe(receipt, stage::names_shown_without_receipt) + note;
     return true;
   }
   const std::string path = config_.results_dir + "/" + stage::receipt_name(config_.name);
@@ -232,7 +232,7 @@ bool JobRecorder::write_receipt(const stage::Receipt& receipt, Json& outcome) {
   }
   std::size_t names = stage::names_shown;
   if (there) {
-    outcome["receipt_file"] = path;
+    outcome.receipt_file = path;
     // remove the receipt of an earlier stop, which would contradict this one
     ::unlink((its_.facts.directory + "/receipt.json").c_str());
   } else {
@@ -242,28 +242,28 @@ bool JobRecorder::write_receipt(const stage::Receipt& receipt, Json& outcome) {
       names = stage::names_shown_without_receipt;
     }
   }
-  outcome["summary"] = stage::describe(receipt, names) + note;
+  outcome.summary = stage::describe(receipt, names) + note;
   return there.has_value();
 }
 
-bool JobRecorder::write_second_receipt(const stage::Receipt& receipt, Json& outcome,
+bool JobRecorder::write_second_receipt(const stage::Receipt& receipt, Stopped& outcome,
                                        std::string& note) {
   const std::string path = its_.facts.directory + "/receipt.json";
   if (!stage::write_receipt(receipt, path, stage::posix_pfs())) {
     return false;
   }
-  outcome["receipt_file"] = path;
+  outcome.receipt_file = path;
   note += "Meanwhile it is here: " + escaped(path) + "\n";
   return true;
 }
 
 // A stop does not fail for the sake of the report.
 void JobRecorder::write_report(const stage::Receipt& receipt, const StopRequest& request,
-                               Json& outcome) try {
+                               Stopped& outcome) try {
   const auto& config = config_;
   const std::string receipt_file = config.results_dir + "/" + stage::receipt_name(config.name);
   // results-dir may be absent: then the receipt is elsewhere
-  if (config.results_dir.empty() || outcome.value("receipt_file", "") != receipt_file) {
+  if (config.results_dir.empty() || outcome.receipt_file != receipt_file) {
     return;
   }
   const std::string name = stage::report_name(config.name);
@@ -297,7 +297,7 @@ void JobRecorder::write_report(const stage::Receipt& receipt, const StopRequest&
   } else if (config.report && is_late) {
     complain("time was up");
   } else if (config.report) {
-    outcome["report_file"] = path;
+    outcome.report_file = path;
   }
 } catch (const std::bad_alloc&) {
   log::warn("event=report_not_written reason=\"out of memory\"");

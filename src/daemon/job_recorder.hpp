@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What a job leaves to its user after an export: the receipt with the record of the job, and the
+// The files that a job leaves to its user after an export: the receipt with the record, and the
 // report beside it.
 
 #include <chrono>
 
 #include "config/job_config.hpp"
-#include "control/protocol.hpp"
+#include "control/replies.hpp"
 #include "daemon/control_parts.hpp"
 #include "daemon/job_store.hpp"
 #include "daemon/kept_figures.hpp"
@@ -45,18 +45,18 @@ class JobRecorder {
   /// Writes the receipt to results-dir. If that fails, writes it to the instance's directory, which
   /// stays until the results are exported. Adds its path and a summary to `outcome`. Returns false
   /// if the receipt could not be written to its usual path.
-  bool write_receipt(const stage::Receipt& receipt, control::Json& outcome);
+  bool write_receipt(const stage::Receipt& receipt, control::replies::Stopped& outcome);
   /// Writes the report beside the receipt, if the job file wants one, and adds its path to
   /// `outcome`. Removes the report of an earlier stop otherwise. Logs errors.
   void write_report(const stage::Receipt& receipt, const StopRequest& request,
-                    control::Json& outcome);
+                    control::replies::Stopped& outcome);
 
  private:
   stage::JobRecord record_of_job(const stage::Receipt& receipt, const StopRequest& request);
   stage::JobCounters job_counters();
   stage::JobSpace job_space();
   stage::MissedInputs missed_inputs(std::chrono::milliseconds time);
-  bool write_second_receipt(const stage::Receipt& receipt, control::Json& outcome,
+  bool write_second_receipt(const stage::Receipt& receipt, control::replies::Stopped& outcome,
                             std::string& note);
 
   const Parts its_;

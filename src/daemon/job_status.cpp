@@ -14,72 +14,83 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
+namespace replies = control::replies;
 
-Json to_json(const SlotClient::Shown& turn) {
+replies::Turn turn_of(const SlotClient::Shown& shown) {
   static constexpr std::array standings{"waiting", "holds", "none"};
-  Json line{{"direction", queue::name_of(turn.direction)},
-            {"standing", standings.at(static_cast<std::size_t>(turn.standing))},
-            {"ahead", turn.ahead},
-            {"since", static_cast<double>(turn.since) / 1e9}};
-  if (turn.wait >= 0) {
-    line["wait_seconds"] = turn.wait;
+  replies::Turn turn{.direction = queue::name_of(shown.direction),
+                     .standing = standings.at(static_cast<std::size_t>(shown.standing)),
+                     .ahead = shown.ahead,
+                     .since = static_cast<double>(shown.since) / 1e9,
+                     .wait_seconds = {},
+                     .reason = {}};
+  if (shown.wait >= 0) {
+    turn.wait_seconds = shown.wait;
   }
-  if (!turn.reason.empty()) {
-    line["reason"] = turn.reason;
+  if (!shown.reason.empty()) {
+    turn.reason = shown.reason;
   }
-  return line;
+  return turn;
 }
 
-// Returns the remaining time at the current rate; null: unknown.
-Json seconds_left(const stage::ProgressSnapshot& p) {
+// Returns the remaining time at the current rate; nullopt: unknown.
+std::optional<double> seconds_left(const stage::ProgressSnapshot& p) {
   constexpr double soonest = 2;  // seconds: the first rates predict little
   const double seconds = p.started > 0 ? static_cast<double>(wall_clock() - p.started) / 1e9 : 0;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
-  return done > 0 && seconds >= soonest ? Json(std::max(0.0, (total - done) * seconds / done))
-                                        : Json();
+  return done > 0 && seconds >= soonest
+             ? std::optional(std::max(0.0, (total - done) * seconds / done))
+             : std::nullopt;
 }
 
-Json since(const JobFacts& facts) {
+// A text or a number; null: there is none.
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+std::int64_t since(const JobFacts& facts) {
   return std::chrono::duration_cast<std::chrono::seconds>(facts.started.time_since_epoch()).count();
 }
 
 }  // namespace
 
-Json JobStatus::progress() const {
+replies::Progress JobStatus::progress() const {
   const stage::ProgressSnapshot p = its_.progress.snapshot();
   const auto turn_in = its_.turns.view(queue::Direction::in),
              turn_out = its_.turns.view(queue::Direction::out);
   const State state = its_.stops.state();
-  Json line{{"state", name_of(state)},      {"bytes_done", p.bytes_done},
-            {"bytes_total", p.bytes_total}, {"files_done", p.files_done},
-            {"files_total", p.files_total}, {"started", static_cast<double>(p.started) / 1e9}};
-  if (state == State::unmounting) {
-    if (const char* const note = its_.mount.waits_for()) {
-      line["note"] = note;
-    }
+  replies::Progress shown{.state = name_of(state),
+                          .bytes_done = p.bytes_done,
+                          .bytes_total = p.bytes_total,
+                          .files_done = p.files_done,
+                          .files_total = p.files_total,
+                          .started = static_cast<double>(p.started) / 1e9,
+                          .note = {},
+                          .turn = {},
+                          .eta_seconds = {}};
+  if (const char* const note = state == State::unmounting ? its_.mount.waits_for() : nullptr) {
+    shown.note = note;
   }
   // While programs run, turns belong to tasks.
   const auto& turn = state == State::staging_in ? turn_in : turn_out;
   const bool moving = traits_of(state).transfers;
   if (turn && moving) {
-    line["turn"] = to_json(*turn);
+    shown.turn = turn_of(*turn);
   }
   if (moving && !(turn && turn->standing == queue::Standing::waiting)) {
-    if (Json left = seconds_left(p); !left.is_null()) {
-      line["eta_seconds"] = std::move(left);
-    }
+    shown.eta_seconds = seconds_left(p);
   }
-  return line;
+  return shown;
 }
 
-void JobStatus::add_turn(Json& task) const {
-  if (task.value("task_state", "") != name_of(TaskState::running)) {
+void JobStatus::add_turn(replies::Task& task) const {
+  if (task.task_state != name_of(TaskState::running)) {
     return;
   }
-  if (const auto turn = its_.turns.view(task.value("kind", "") == name_of(TaskKind::load)
-                                            ? queue::Direction::in
-                                            : queue::Direction::out)) {
-    task["turn"] = to_json(*turn);
+  if (const auto turn = its_.turns.view(
+          task.kind == name_of(TaskKind::load) ? queue::Direction::in : queue::Direction::out)) {
+    task.turn = turn_of(*turn);
   }
 }
 
@@ -99,20 +110,18 @@ Json JobStatus::status_file() const {
             {"files_total", p.files_total}};
   const auto [state, error, unsaved] = its_.stops.shown();
   json["state"] = name_of(state);
-  const Json failure = state == State::failed ? its_.start.failure() : Json();
-  json["error"] = failure.contains("error") ? failure["error"] : !error.is_null() ? error : unsaved;
+  const auto failure = state == State::failed ? its_.start.failure() : std::nullopt;
+  json["error"] = failure ? Json(failure->error) : or_null(error ? error : unsaved);
   const bool moving = traits_of(state).transfers;
   const auto done = static_cast<double>(p.bytes_done), total = static_cast<double>(p.bytes_total);
   json["progress"] = !moving ? Json() : total > 0 ? Json(done / total) : Json(0.0);
-  json["eta_seconds"] = moving ? seconds_left(p) : Json();
+  json["eta_seconds"] = moving ? or_null(seconds_left(p)) : Json();
   return json;
 }
 
-void JobStatus::add_changed(Json& status) const {
+std::optional<replies::Changed> JobStatus::changed() const {
   constexpr auto longest = std::chrono::milliseconds(100);
-  if (status.value("state", "") != name_of(State::running)) {
-    return;
-  }
+  std::optional<replies::Changed> changed;
   (void)its_.buffer.use([&](const OpenBuffer& buffer) {
     const auto end = std::chrono::steady_clock::now() + longest;
     const auto items = fs::Staging(buffer.files).walk({}, [end] {
@@ -128,46 +137,43 @@ void JobStatus::add_changed(Json& status) const {
                    ? static_cast<std::uint64_t>(item->attributes.st_size)
                    : 0;
     }
-    status["changed_files"] = selection.outgoing.size();
-    status["changed_bytes"] = bytes;
+    changed = {.changed_files = selection.outgoing.size(), .changed_bytes = bytes};
   });
+  return changed;
 }
 
-void JobStatus::add_identity(Json& status) const {
+replies::Identity JobStatus::identity() const {
   const auto& config = its_.facts.config;
-  status["name"] = config.name;
-  status["job_file"] = config.source;
-  status["start_options"] = config.start_options;
-  status["mount"] = config.mount_dir;
-  status["root_dir"] = config.root_dir;
-  status["results_dir"] = config.results_dir;
-  status["directory"] = its_.facts.directory;
-  status["log"] = config.log_file.empty() ? its_.facts.directory + "/efsd.log" : config.log_file;
-  status["supervisor_pid"] = its_.facts.supervisor;
-  status["worker_pid"] = ::getpid();
-  status["takeovers"] = its_.facts.takeovers;
-  status["protocol"] = control::protocol_version;
-  status["since"] = since(its_.facts);
+  return {.name = config.name,
+          .job_file = config.source,
+          .start_options = config.start_options,
+          .mount = config.mount_dir,
+          .root_dir = config.root_dir,
+          .results_dir = config.results_dir,
+          .directory = its_.facts.directory,
+          .log = config.log_file.empty() ? its_.facts.directory + "/efsd.log" : config.log_file,
+          .supervisor_pid = its_.facts.supervisor,
+          .worker_pid = ::getpid(),
+          .takeovers = its_.facts.takeovers,
+          .protocol = control::protocol_version,
+          .since = since(its_.facts)};
 }
 
-Json JobStatus::status(bool changed) const {
-  Json status = progress();
-  add_identity(status);
-  status["tasks"] = its_.tasks.list();
-  for (auto& task : status["tasks"]) {
+replies::Status JobStatus::status(bool with_changed) const {
+  replies::Status status;
+  status.progress = progress();
+  status.job = identity();
+  status.tasks = its_.tasks.list();
+  for (auto& task : status.tasks) {
     add_turn(task);
   }
-  if (Json unsaved = its_.stops.shown().unsaved; !unsaved.is_null()) {
-    status["error"] = std::move(unsaved);
-  }
-  if (its_.start.is_starter_gone()) {
-    status["given_up"] = true;
-  }
+  status.error = its_.stops.shown().unsaved;
+  status.given_up = its_.start.is_starter_gone();
   for (auto* source : its_.sources) {
     source->add_status(status);
   }
-  if (changed) {
-    add_changed(status);
+  if (with_changed && status.progress.state == name_of(State::running)) {
+    status.changed = changed();
   }
   return status;
 }

@@ -3,9 +3,10 @@
 // The figures of a job for its clients: the progress line, the status, and the status file.
 
 #include <chrono>
+#include <optional>
 #include <vector>
 
-#include "control/protocol.hpp"
+#include "control/status_reply.hpp"
 #include "daemon/control_parts.hpp"
 #include "daemon/slot_keeper.hpp"
 #include "daemon/start_outcome.hpp"
@@ -31,25 +32,24 @@ class JobStatus {
     Tasks& tasks;
     BufferAccess& buffer;
     MountControl& mount;
-    std::vector<StatusSource*> sources;  // they add their fields in this order
+    std::vector<StatusSource*> sources;  // they fill their parts in this order
   };
 
   explicit JobStatus(Parts parts) : its_(std::move(parts)) {}
 
-  /// The fields of a progress line.
-  control::Json progress() const;
+  control::replies::Progress progress() const;
   /// `changed`: adds the number of files that a stage-out would export now, and their bytes. Adds
   /// nothing if a walk over the names takes too long, because programs wait meanwhile.
-  control::Json status(bool changed) const;
+  control::replies::Status status(bool changed) const;
   /// The document for schedulers; efsd(8) describes it. Bytes and files are those of the current or
   /// last import or export. Locks no mutex below rank 5.
   control::Json status_file() const;
   /// Adds to a running task the state of its wait for the PFS.
-  void add_turn(control::Json& task) const;
+  void add_turn(control::replies::Task& task) const;
 
  private:
-  void add_identity(control::Json& status) const;
-  void add_changed(control::Json& status) const;
+  control::replies::Identity identity() const;
+  std::optional<control::replies::Changed> changed() const;
 
   const Parts its_;
 };

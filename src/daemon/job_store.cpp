@@ -18,11 +18,11 @@
 #include "image/image.hpp"
 #include "image/removal.hpp"
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/merging_publisher.hpp"
 
 namespace efs::daemon {
 
-using control::Json;
+namespace replies = control::replies;
 using Clock = std::chrono::steady_clock;
 
 namespace {
@@ -78,8 +78,8 @@ std::uint64_t JobStore::spare_in_cache() {
              : 0;
 }
 
-stage::PfsIo& JobStore::results_pfs() {
-  return merging_ ? *merging_ : stage::posix_pfs();
+stage::Publisher& JobStore::publisher() {
+  return merging_ ? *merging_ : stage::guarded_publisher();
 }
 
 Status JobStore::begin_merging(bool made_mount_dir) {
@@ -94,7 +94,7 @@ Status JobStore::begin_merging(bool made_mount_dir) {
   EFS_TRY(write_manifests_as(
       {.made_mount_dir = made_mount_dir, .journal_to = filesystem_->durable_records()}));
   EFS_TRY(open_placed());
-  merging_ = stage::merging_pfs(config_.merge_since, stage::saved_copies(*items));
+  merging_ = stage::merging_publisher(config_.merge_since, stage::saved_copies(*items));
   return {};
 }
 
@@ -252,42 +252,45 @@ bool JobStore::use(const std::function<void(const OpenBuffer&)>& work) {
   return true;
 }
 
-void JobStore::add_status(Json& status) {
+void JobStore::add_status(replies::Status& status) {
   {
     MutexLock lock(mutex_);
     if (!lost_.empty()) {
-      status["lost_before"] = lost_;
+      status.lost_before = lost_;
     }
   }
   (void)use([&](const OpenBuffer& buffer) {
     const Space space = buffer.backend.space();
-    status["backend"] = buffer.backend.description();
-    status["capacity"] = space.capacity;
-    status["used"] = space.used;
-    status["available"] = space.available;
-    status["durability"] = name_of(weakest_durability(buffer.backend));
-    status["read_only"] = buffer.files.failed();
-    status["open_files"] = figures_of(buffer.files.open_files());
-    add_backends(status);
+    status.store = {.backend = buffer.backend.description(),
+                    .capacity = space.capacity,
+                    .used = space.used,
+                    .available = space.available,
+                    .durability = name_of(weakest_durability(buffer.backend)),
+                    .read_only = buffer.files.failed(),
+                    .open_files = figures_of(buffer.files.open_files()),
+                    .backends = figures_of_backends()};
   });
 }
 
-void JobStore::add_backends(Json& status) const {
+std::vector<replies::BackendFigures> JobStore::figures_of_backends() const {
+  std::vector<replies::BackendFigures> all;
   if (store_.backend->places() < 2) {
-    return;
+    return all;
   }
   for (unsigned place = 0; const auto& one : places()) {
     const Space its = one.backend.space();
-    status["backends"].push_back({{"id", one.id},
-                                  {"description", one.backend.description()},
-                                  {"capacity", its.capacity},
-                                  {"used", its.used},
-                                  {"available", its.available},
-                                  {"durability", name_of(one.backend.durability())},
-                                  {"journal", place == 0},
-                                  {"new_files", place == config_.new_files}});
+    all.push_back({.id = one.id,
+                   .description = one.backend.description(),
+                   .capacity = its.capacity,
+                   .used = its.used,
+                   .available = its.available,
+                   .durability = name_of(one.backend.durability()),
+                   .journal = place == 0,
+                   .new_files = place == config_.new_files,
+                   .io = {}});
     ++place;
   }
+  return all;
 }
 
 }  // namespace efs::daemon

@@ -22,7 +22,7 @@
 #include "image/manifest.hpp"
 #include "stage/import/reuse.hpp"
 #include "stage/pfs/opened_directories.hpp"
-#include "stage/pfs/pfs_io.hpp"
+#include "stage/pfs/publisher.hpp"
 #include "stage/versions/placed_names.hpp"
 
 namespace efs::daemon {
@@ -75,7 +75,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   /// for example, recorded a salvage. Programs still write, so the record is wrong.
   void correct_manifest();
   /// From here on programs use the files, and requests may. Starts the upkeep: group commit, and
-  /// updates of the export log for data that have reached the medium.
+  /// a record of the files whose content has reached the medium.
   void publish();
 
   // -- facts
@@ -115,8 +115,8 @@ class JobStore final : public BufferAccess, public StatusSource {
 
   stage::PlacedNames* placed() { return placed_.get(); }
 
-  /// The PFS for results. With several nodes it never replaces another node's results.
-  stage::PfsIo& results_pfs();
+  /// How results get their names. With several nodes it never replaces another node's results.
+  stage::Publisher& publisher();
 
   bool is_merging() const { return merging_ != nullptr; }
 
@@ -159,7 +159,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   // -- for requests
 
   bool use(const std::function<void(const OpenBuffer&)>& work) override;
-  void add_status(control::Json& status) override;
+  void add_status(control::replies::Status& status) override;
 
  private:
   void open_cache();
@@ -169,7 +169,6 @@ class JobStore final : public BufferAccess, public StatusSource {
   void record_merge_start();
   void record_mount_point();
   fs::Filesystem::Options files_options(mode_t root_mode, bool same_boot) const;
-  std::unexpected<Error> not_opened(const Error& error) const;
   Status refuse_changed_contents();
   Status take_after_root_dir(gid_t gid);
   void report_recovery();
@@ -180,7 +179,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   Status book_what_is_out();
   std::string record_contents(std::optional<Time> end);
   Status write_manifests_as(const Standing& standing) const;
-  void add_backends(control::Json& status) const;
+  std::vector<control::replies::BackendFigures> figures_of_backends() const;
 
   config::JobConfig& config_;
   const JobStoreOptions options_;
@@ -193,7 +192,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   // names of results that may collide with other files; uses filesystem_
   std::unique_ptr<stage::PlacedNames> placed_;
   // for a job on several nodes, or since a stop with merge
-  std::unique_ptr<stage::PfsIo> merging_;
+  std::unique_ptr<stage::Publisher> merging_;
   bool made_mount_dir_ = false;
   std::atomic<bool> has_files_{false};
   std::atomic<bool> is_published_{false};
@@ -205,5 +204,9 @@ class JobStore final : public BufferAccess, public StatusSource {
   mutable Mutex mutex_;                      // rank 90 (leaf)
   std::string lost_ EFS_GUARDED_BY(mutex_);  // text about losses of an earlier instance
 };
+
+/// The error of a start that cannot open the files of this store. `is_left`: an earlier instance
+/// left it, so the text says how to look at the damage, if the error may come from damage.
+std::unexpected<Error> not_opened(const std::string& store, bool is_left, const Error& error);
 
 }  // namespace efs::daemon

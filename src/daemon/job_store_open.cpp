@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "config/mount_options.hpp"
 #include "daemon/job_store.hpp"
 #include "fs/acl.hpp"
@@ -19,7 +20,7 @@
 #include "image/image.hpp"
 #include "stage/export/results_tree.hpp"
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/merging_publisher.hpp"
 #include "stage/plan/results_dir.hpp"
 #include "stage/resume/booking.hpp"
 
@@ -173,10 +174,10 @@ Status JobStore::open_placed() {
   return {};
 }
 
-// A salvage or a killed stop has not updated the export log.
+// A salvage or a killed stop has not updated the ledger.
 Status JobStore::book_what_is_out() {
   fs::Staging staging(*filesystem_);
-  stage::Booking booking(config_, staging, results_pfs(), placed_.get());
+  stage::Booking booking(config_, staging, stage::posix_pfs(), publisher(), placed_.get());
   const auto before = image::job_of(store_.metadata.get(), store_.manifest);
   EFS_TRY(booking.forget_renamed(before ? &*before : nullptr));
   booking.salvaged();
@@ -198,7 +199,7 @@ Status JobStore::open_merging() {
     own = stage::saved_copies(*items);
     std::ranges::copy(placed_->copies(), std::back_inserter(own));
   }
-  merging_ = stage::merging_pfs(config.merge_since, own);
+  merging_ = stage::merging_publisher(config.merge_since, own);
   return {};
 }
 
@@ -250,14 +251,12 @@ fs::Filesystem::Options JobStore::files_options(mode_t root_mode, bool same_boot
           .opens = options_.opens};
 }
 
-std::unexpected<Error> JobStore::not_opened(const Error& error) const {
-  const bool may_be_damaged =
-      store_.left && error.code != EPROTONOSUPPORT && error.code != ENOSPC && error.code != ENOMEM;
-  return fail(error.code,
-              store_.path + ": " + describe(error) +
-                  (may_be_damaged ? "; see the damage: efs check-image " + store_.path +
-                                        "; export what is left: efs salvage " + store_.path
-                                  : ""));
+std::unexpected<Error> not_opened(const std::string& store, bool is_left, const Error& error) {
+  const bool may_be_damaged = is_left && error.code != EPROTONOSUPPORT && !is_shortage(error.code);
+  return fail(error.code, store + ": " + describe(error) +
+                              (may_be_damaged ? "; see the damage: efs check-image " + store +
+                                                    "; export what is left: efs salvage " + store
+                                              : ""));
 }
 
 // A start on an earlier instance's store and a takeover replay the same journal. Only in a takeover
@@ -275,7 +274,7 @@ Status JobStore::open_files(bool made_mount_dir) {
   auto filesystem =
       fs::Filesystem::open(*store_.backend, files_options(root.st_mode & 07777, same_boot));
   if (!filesystem) {
-    return not_opened(filesystem.error());
+    return not_opened(store_.path, store_.left, filesystem.error());
   }
   filesystem_ = std::move(*filesystem);
   filesystem_->share_with(sharer_.get());
@@ -316,10 +315,11 @@ void JobStore::restore_opened_directories() {
   if (results.empty() || !opened_->has_any_of_before()) {
     return;
   }
-  if (!results_pfs().lstat(AT_FDCWD, results) || !stage::check_mounted(config_, results_pfs())) {
+  auto& pfs = stage::posix_pfs();
+  if (!pfs.lstat(AT_FDCWD, results) || !stage::check_mounted(config_, pfs)) {
     return;
   }
-  stage::ResultsTree tree(results_pfs(), opened_.get());
+  stage::ResultsTree tree(pfs, opened_.get());
   Status shut = tree.open(results);
   if (shut) {
     shut = tree.restore_access(false);  // a missing directory may only be not mounted yet

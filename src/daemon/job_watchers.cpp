@@ -43,10 +43,10 @@ void JobWatchers::poke() {
   }
 }
 
-void JobWatchers::add_status(control::Json& status) {
+void JobWatchers::add_status(control::replies::Status& status) {
   MutexLock lock(mutex_);
   if (watchers_) {
-    status.update(watchers_->figures());
+    watchers_->add_status(status);
   }
 }
 

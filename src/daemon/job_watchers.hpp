@@ -28,7 +28,7 @@ class JobWatchers final : public StatusSource {
   std::vector<fuse::EventSink*> sinks() const;
   /// Reports a change of state.
   void poke();
-  void add_status(control::Json& status) override;
+  void add_status(control::replies::Status& status) override;
   /// Writes the last document of the status file, which may be on a hanging file system. Exits the
   /// process with `code` if closing takes too long.
   void close(int code);

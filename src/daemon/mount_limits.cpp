@@ -53,13 +53,11 @@ fuse::Limits* MountLimits::of_session() {
   return any() ? &limits_ : nullptr;
 }
 
-Json MountLimits::shown() const {
-  Json shown = Json::object();
-  for (const auto& one : limit_names) {
-    shown[one.name] = limits_.of(one.what).load();
-  }
-  shown["delayed"] = limits_.delayed.load();
-  return shown;
+control::replies::Limits MountLimits::shown() const {
+  return {.read = limits_.of(fuse::Limited::read).load(),
+          .write = limits_.of(fuse::Limited::write).load(),
+          .ops = limits_.of(fuse::Limited::operations).load(),
+          .delayed = limits_.delayed.load()};
 }
 
 Json MountLimits::change(const Rates& request, const std::function<void(fuse::Limited)>& changed) {
@@ -83,7 +81,7 @@ Json MountLimits::change(const Rates& request, const std::function<void(fuse::Li
       changed(one.what);
     }
   }
-  return control::result_line({{"limits", shown()}});
+  return control::result_line({{"limits", to_json(shown())}});
 }
 
 }  // namespace efs::daemon

@@ -6,6 +6,7 @@
 
 #include "config/job_config.hpp"
 #include "control/requests.hpp"
+#include "control/status_reply.hpp"
 #include "fuse/limits.hpp"
 
 namespace efs::daemon {
@@ -23,7 +24,7 @@ class MountLimits {
   /// For the session; null if there are none.
   fuse::Limits* of_session();
   /// For status.
-  control::Json shown() const;
+  control::replies::Limits shown() const;
   /// Carries out a request: changes all limits that it names, or none. Calls `changed` for each
   /// limit that has another rate now. Returns the answer.
   control::Json change(const control::requests::Limit& request,

@@ -451,35 +451,36 @@ Json MountService::change_limits(const control::requests::Limit& request) {
   });
 }
 
-void MountService::add_status(Json& status) {
+void MountService::add_status(control::replies::Status& status) {
   MutexLock lock(mutex_);
   if (!is_published_ || !session_) {
     return;
   }
   const bool passthrough = session_->passthrough();
-  if (status.contains("backends")) {
-    for (unsigned place = 0; auto& one : status["backends"]) {
-      one["io"] = passthrough && !refusals_.contains(place) ? "passthrough" : "daemon";
+  if (status.store) {
+    for (unsigned place = 0; auto& one : status.store->backends) {
+      one.io = passthrough && !refusals_.contains(place) ? "passthrough" : "daemon";
       ++place;
     }
   }
-  status["io"] = passthrough ? "passthrough" : "daemon";
+  auto& mount = status.mount.emplace();
+  mount.io = passthrough ? "passthrough" : "daemon";
   if (!passthrough) {
-    status["io_reason"] = why_daemon_io();
+    mount.io_reason = why_daemon_io();
   }
-  status["writeback"] = session_->writeback();
-  status["takeover"] = can_be_replaced_.load();
-  if (!can_be_replaced_) {
+  mount.writeback = session_->writeback();
+  mount.takeover = can_be_replaced_.load();
+  if (!mount.takeover) {
     const std::string no_takeover = no_takeover_reason(kernel_release());
-    status["takeover_reason"] = no_takeover.empty()
-                                    ? "the kernel does not resend requests (FUSE_NOTIFY_RESEND)"
-                                    : no_takeover;
+    mount.takeover_reason = no_takeover.empty()
+                                ? "the kernel does not resend requests (FUSE_NOTIFY_RESEND)"
+                                : no_takeover;
   }
   if (limits_.any()) {
-    status["limits"] = limits_.shown();
+    mount.limits = limits_.shown();
   }
-  status["counters"] = figures_of(session_->counters());
-  status["intercept"] = figures_of(session_->door());
+  mount.counters = figures_of(session_->counters());
+  mount.intercept = figures_of(session_->door());
 }
 
 }  // namespace efs::daemon

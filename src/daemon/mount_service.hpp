@@ -112,7 +112,7 @@ class MountService final : public StatusSource, public MountControl {
   const char* waits_for() override;
   control::Json change_limits(const control::requests::Limit& request) override;
   /// Adds "io" to each of "backends".
-  void add_status(control::Json& status) override;
+  void add_status(control::replies::Status& status) override;
 
  private:
   using Clock = std::chrono::steady_clock;

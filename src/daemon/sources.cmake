@@ -23,6 +23,7 @@ set(sources
   job_status.cpp
   job_store.cpp
   job_store_open.cpp
+  job_tasks.cpp
   job_watchers.cpp
   kept_figures.cpp
   memory_stores.cpp

@@ -5,19 +5,20 @@
 
 namespace efs::daemon {
 
-using control::Json;
+using control::replies::Failure;
 
-void StartOutcome::fail(Json line) {
+void StartOutcome::fail(const Error& error) {
+  Failure failure = control::replies::failure_of(error);
   MutexLock lock(mutex_);
-  failure_ = std::move(line);
+  failure_ = std::move(failure);
 }
 
-Json StartOutcome::failure() const {
+std::optional<Failure> StartOutcome::failure() const {
   MutexLock lock(mutex_);
   return failure_;
 }
 
-Json StartOutcome::tell() {
+std::optional<Failure> StartOutcome::tell() {
   MutexLock lock(mutex_);
   told_ = true;
   changed_.notify_all();

@@ -3,9 +3,10 @@
 // The failure of a start, and the clients that wait for it.
 
 #include <chrono>
+#include <optional>
 
 #include "base/mutex.hpp"
-#include "control/protocol.hpp"
+#include "control/replies.hpp"
 
 namespace efs::daemon {
 
@@ -14,12 +15,12 @@ class StartOutcome {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// The start, or the takeover, has failed. `line`: the answer to the clients.
-  void fail(control::Json line);
-  /// Null if the start has not failed.
-  control::Json failure() const;
+  /// The start, or the takeover, has failed.
+  void fail(const Error& error);
+  /// Nullopt if the start has not failed.
+  std::optional<control::replies::Failure> failure() const;
   /// The same for a client, which has the reason from here on.
-  control::Json tell();
+  std::optional<control::replies::Failure> tell();
   /// The starter disappeared before the start had ended: the instance is unwanted.
   void note_starter_gone();
   bool is_starter_gone() const;
@@ -29,7 +30,7 @@ class StartOutcome {
  private:
   mutable Mutex mutex_;  // rank 90 (leaf)
   Condition changed_;
-  control::Json failure_ EFS_GUARDED_BY(mutex_);
+  std::optional<control::replies::Failure> failure_ EFS_GUARDED_BY(mutex_);
   bool told_ EFS_GUARDED_BY(mutex_) = false;
   bool starter_is_gone_ EFS_GUARDED_BY(mutex_) = false;
 };

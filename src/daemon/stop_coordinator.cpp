@@ -7,10 +7,24 @@
 namespace efs::daemon {
 namespace {
 
-using control::Json;
-
 // The time to complete current writes and to remove partial files.
 constexpr auto patience_with_dropped = std::chrono::seconds(20);
+
+std::optional<std::string> error_in(const StopAnswer& answer) {
+  if (const auto* const failed = std::get_if<control::replies::StopFailed>(&answer)) {
+    return failed->failure.error;
+  }
+  const auto* const stopped = std::get_if<control::replies::Stopped>(&answer);
+  return stopped != nullptr ? stopped->error : std::nullopt;
+}
+
+std::optional<std::string> summary_in(const StopAnswer& answer) {
+  if (const auto* const failed = std::get_if<control::replies::StopFailed>(&answer)) {
+    return failed->summary;
+  }
+  const auto* const stopped = std::get_if<control::replies::Stopped>(&answer);
+  return stopped != nullptr ? stopped->summary : std::nullopt;
+}
 
 }  // namespace
 
@@ -148,11 +162,11 @@ StopCoordinator::Outcome StopCoordinator::outcome() const {
 StopCoordinator::Shown StopCoordinator::shown() const {
   const MutexLock lock(mutex_);
   Shown shown{.state = state_.state(), .error = {}, .unsaved = {}};
-  if (outcome_.line.contains("error")) {
-    shown.error = outcome_.line["error"];
+  if (outcome_.answer) {
+    shown.error = error_in(*outcome_.answer);
   }
-  if (shown.state == State::unsaved && outcome_.line.contains("summary")) {
-    shown.unsaved = outcome_.line["summary"];
+  if (outcome_.answer && shown.state == State::unsaved) {
+    shown.unsaved = summary_in(*outcome_.answer);
   }
   return shown;
 }
@@ -296,11 +310,11 @@ std::shared_ptr<const stage::Receipt> StopCoordinator::receipt() const {
   return outcome_.receipt;
 }
 
-void StopCoordinator::finish(const StopRequest& request, Json line) {
+void StopCoordinator::finish(const StopRequest& request, StopAnswer answer) {
   deadline_.claim_end();
   std::unique_ptr<Alarm> over;
   const MutexLock lock(mutex_);
-  outcome_.line = std::move(line);
+  outcome_.answer = std::move(answer);
   outcome_.stop = request;
   if (request_ && request_->ticket == request.ticket) {
     request_.reset();
@@ -325,9 +339,9 @@ bool StopCoordinator::must_give_up() {
   return state_.may_give_up() && deadline_.claim_exit();
 }
 
-void StopCoordinator::finish_all(const StopRequest& request, Json line) {
+void StopCoordinator::finish_all(const StopRequest& request, StopAnswer answer) {
   const MutexLock lock(mutex_);
-  outcome_.line = std::move(line);
+  outcome_.answer = std::move(answer);
   outcome_.stop = request;
   done_ = asked_;
   changed_.notify_all();

@@ -8,9 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "base/mutex.hpp"
-#include "control/protocol.hpp"
+#include "control/replies.hpp"
 #include "daemon/deadline.hpp"
 #include "daemon/job_state.hpp"
 #include "stage/copy/progress.hpp"
@@ -37,6 +38,12 @@ struct StopRequest {
   double asked_ago = 0;
   std::uint64_t ticket = 0;  // of the waiting client; 0: none
 };
+
+/// The outcome of a stop for which there was no memory for a text.
+struct NoMemory {};
+
+/// The outcome of a stop that was carried out.
+using StopAnswer = std::variant<NoMemory, control::replies::Stopped, control::replies::StopFailed>;
 
 /// Thread-safe. Several clients may request stops at the same time: the worker carries out the last
 /// request, which adopts the options of the earlier ones. Its outcome is the answer to all of them.
@@ -74,8 +81,8 @@ class StopCoordinator {
   bool is_stopping_until(std::uint64_t ticket, Time end);
 
   struct Outcome {
-    control::Json line;  // null: no stop was carried out; false: there was no memory for the text
-    StopRequest stop;    // the request that led to it
+    std::optional<StopAnswer> answer;               // nullopt: no stop was carried out
+    StopRequest stop;                               // the request that led to it
     std::shared_ptr<const stage::Receipt> receipt;  // of the last export; may be null
   };
 
@@ -84,8 +91,8 @@ class StopCoordinator {
   /// The figures of status and of the status file, at one moment.
   struct Shown {
     State state = State::planning;
-    control::Json error;    // of the last outcome, or null
-    control::Json unsaved;  // in the state `unsaved`: the text about the results; or null
+    std::optional<std::string> error;    // of the last outcome
+    std::optional<std::string> unsaved;  // in the state `unsaved`: the text about the results
   };
 
   Shown shown() const;
@@ -140,7 +147,7 @@ class StopCoordinator {
   void set_receipt(std::shared_ptr<const stage::Receipt> receipt);
   std::shared_ptr<const stage::Receipt> receipt() const;
   /// Completes the request and all before it.
-  void finish(const StopRequest& request, control::Json line);
+  void finish(const StopRequest& request, StopAnswer answer);
 
   // -- a thread that ends the process because a call to the PFS hangs
 
@@ -148,7 +155,7 @@ class StopCoordinator {
   [[nodiscard]] bool must_leave();
   [[nodiscard]] bool must_give_up();
   /// Completes all requests.
-  void finish_all(const StopRequest& request, control::Json line);
+  void finish_all(const StopRequest& request, StopAnswer answer);
 
  private:
   void hurry_export(StopRequest& request) EFS_REQUIRES(mutex_);

@@ -21,6 +21,7 @@ namespace efs::daemon {
 namespace {
 
 using control::Json;
+namespace replies = control::replies;
 
 std::size_t lane_of(TaskKind kind) {
   return static_cast<std::size_t>(kind);
@@ -109,7 +110,8 @@ void Tasks::inherit(bool successor) {
   for (const auto& task : lost) {
     log::warn("event=task_lost task={} kind={}", task->id, name_of(task->kind));
     end(*task, TaskState::failed,
-        control::error_line({ECONNABORTED, "lost when the daemon was replaced; ask for it again"}));
+        replies::failed_task(
+            {ECONNABORTED, "lost when the daemon was replaced; ask for it again"}));
   }
 }
 
@@ -180,7 +182,7 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
 }
 
 // Carries out a task, without the lock. An exception becomes its outcome.
-Json Tasks::work_on(Task& task) {
+replies::TaskOutcome Tasks::work_on(Task& task) {
   try {
     return task.work(task.progress);
   } catch (const std::exception& problem) {
@@ -189,11 +191,11 @@ Json Tasks::work_on(Task& task) {
   }
 }
 
-TaskState Tasks::state_after(const Task& task, const Json& outcome) {
-  if (outcome.value("ok", false)) {
+TaskState Tasks::state_after(const Task& task, const replies::TaskOutcome& outcome) {
+  if (outcome.ok) {
     return TaskState::done;
   }
-  const bool stopped = task.progress.cancel && outcome.value("code", 0) == ECANCELED;
+  const bool stopped = task.progress.cancel && outcome.failure.code == ECANCELED;
   return stopped ? TaskState::cancelled : TaskState::failed;
 }
 
@@ -220,7 +222,7 @@ void Tasks::run_lane(TaskKind kind) {
     mutex_.unlock();
     changed_.notify_all();
     log::debug("event=task_started task={} kind={}", task->id, name_of(kind));
-    Json outcome = work_on(*task);
+    auto outcome = work_on(*task);
     mutex_.lock();
     running_[lane] = nullptr;
     const TaskState state = state_after(*task, outcome);
@@ -235,7 +237,7 @@ void Tasks::run_lane(TaskKind kind) {
   mutex_.unlock();
 }
 
-void Tasks::end(Task& task, TaskState state, Json outcome) {
+void Tasks::end(Task& task, TaskState state, replies::TaskOutcome outcome) {
   task.state = state;
   task.ended = wall_clock();
   task.outcome = std::move(outcome);
@@ -256,35 +258,36 @@ void Tasks::end(Task& task, TaskState state, Json outcome) {
   changed_.notify_all();
 }
 
-Json Tasks::summary_of(const Task& task) {
+replies::Task Tasks::summary_of(const Task& task) {
   const auto p = task.progress.snapshot();
-  return {{"task", task.id},
-          {"kind", name_of(task.kind)},
-          {"what", task.what},
-          {"task_state", name_of(task.state)},
-          {"bytes_done", p.bytes_done},
-          {"bytes_total", p.bytes_total},
-          {"files_done", p.files_done},
-          {"files_total", p.files_total},
-          {"started", static_cast<double>(p.started) / 1e9}};
+  return {.task = task.id,
+          .kind = name_of(task.kind),
+          .what = task.what,
+          .task_state = name_of(task.state),
+          .bytes_done = p.bytes_done,
+          .bytes_total = p.bytes_total,
+          .files_done = p.files_done,
+          .files_total = p.files_total,
+          .started = static_cast<double>(p.started) / 1e9,
+          .turn = {},
+          .state = {},
+          .outcome = {}};
 }
 
-Result<Json> Tasks::look(std::uint64_t id) {
+Result<replies::Task> Tasks::look(std::uint64_t id) {
   const MutexLock lock(mutex_);
   const auto found = tasks_.find(id);
   if (found == tasks_.end()) {
     return unknown(id);
   }
-  Json seen = summary_of(*found->second);
-  if (!found->second->outcome.is_null()) {
-    seen["outcome"] = found->second->outcome;
-  }
+  auto seen = summary_of(*found->second);
+  seen.outcome = found->second->outcome;
   return seen;
 }
 
-Json Tasks::list() {
+std::vector<replies::Task> Tasks::list() {
   const MutexLock lock(mutex_);
-  Json all = Json::array();
+  std::vector<replies::Task> all;
   for (const auto& [id, task] : tasks_) {
     if (task->kind != TaskKind::background) {
       all.push_back(summary_of(*task));
@@ -322,9 +325,9 @@ Result<bool> Tasks::wait(std::uint64_t id, std::chrono::milliseconds time) {
     return unknown(id);
   }
   const TaskPointer task = found->second;
-  while (task->outcome.is_null() && changed_.wait_until(mutex_, end_of_wait)) {
+  while (!task->outcome && changed_.wait_until(mutex_, end_of_wait)) {
   }
-  return !task->outcome.is_null();
+  return task->outcome.has_value();
 }
 
 void Tasks::cancel_locked(Task& task) {
@@ -333,7 +336,7 @@ void Tasks::cancel_locked(Task& task) {
     return;
   }
   auto& queue = waiting_[lane_of(task.kind)];
-  Json outcome = control::error_line({ECANCELED, "cancelled before it began"});
+  auto outcome = replies::failed_task({ECANCELED, "cancelled before it began"});
   std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
   end(task, TaskState::cancelled, std::move(outcome));
   if (task.kind != TaskKind::background) {
@@ -348,7 +351,7 @@ Status Tasks::cancel(std::uint64_t id) {
     return unknown(id);
   }
   const TaskPointer task = found->second;
-  if (!task->outcome.is_null()) {
+  if (task->outcome) {
     return fail(EALREADY, "task " + std::to_string(id) + " has ended: " + name_of(task->state));
   }
   cancel_locked(*task);
@@ -383,7 +386,7 @@ void Tasks::cancel_open(bool unloads) {
   std::vector<TaskPointer> open;
   for (const auto& [id, task] : tasks_) {
     const bool may_go_on = task->kind == TaskKind::unload || task->kind == TaskKind::drain;
-    if (task->outcome.is_null() && (!may_go_on || unloads)) {
+    if (!task->outcome && (!may_go_on || unloads)) {
       open.push_back(task);
     }
   }

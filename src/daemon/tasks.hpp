@@ -18,7 +18,7 @@
 
 #include "base/mutex.hpp"
 #include "base/unique_fd.hpp"
-#include "control/protocol.hpp"
+#include "control/replies.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/export/job_record.hpp"
 
@@ -44,9 +44,8 @@ class Tasks {
   // kept after their end; the oldest are dropped first
   static constexpr std::size_t most_ended = 1024;
 
-  /// Runs a task. Returns the result line of the protocol; "ok": false is a failure. Must not
-  /// throw.
-  using Work = std::function<control::Json(stage::Progress&)>;
+  /// Runs a task. An exception is a failure.
+  using Work = std::function<control::replies::TaskOutcome(stage::Progress&)>;
 
   /// Starts a thread for each kind, or fails. `book`: a file that lists the tasks that have not
   /// ended, for a successor of this process; "": none. `background`: also for that kind.
@@ -63,11 +62,10 @@ class Tasks {
   /// ESHUTDOWN after close(), except for a drain.
   Result<std::uint64_t> start(TaskKind kind, std::string what, Work work);
 
-  /// Returns a task as status shows it: id, kind, what, state, progress and, after its end, its
-  /// outcome. Fails with ESRCH if there is no such task.
-  Result<control::Json> look(std::uint64_t id);
+  /// Returns a task, after its end with its outcome. Fails with ESRCH if there is no such task.
+  Result<control::replies::Task> look(std::uint64_t id);
   /// Returns all tasks that clients asked for without their outcomes, oldest first.
-  control::Json list();
+  std::vector<control::replies::Task> list();
   /// Returns the first `most` tasks that have begun and ended, oldest first. `unlisted`: how many
   /// more there are.
   std::vector<stage::JobTransfer> transfers(std::size_t most, std::uint64_t& unlisted);
@@ -101,20 +99,21 @@ class Tasks {
     TaskState state = TaskState::pending;
     Nanoseconds ended = 0;  // wall clock
     stage::Progress progress;
-    control::Json outcome;
+    std::optional<control::replies::TaskOutcome> outcome;  // nullopt: it has not ended
     // allocated early: the outcome for a shortage of memory
-    control::Json no_memory = control::error_line({ENOMEM, "out of memory"});
+    control::replies::TaskOutcome no_memory =
+        control::replies::failed_task({ENOMEM, "out of memory"});
   };
 
   using TaskPointer = std::shared_ptr<Task>;
 
-  static control::Json work_on(Task& task);
-  static TaskState state_after(const Task& task, const control::Json& outcome);
+  static control::replies::TaskOutcome work_on(Task& task);
+  static TaskState state_after(const Task& task, const control::replies::TaskOutcome& outcome);
   void run_lane(TaskKind kind);
-  void end(Task& task, TaskState state, control::Json outcome) EFS_REQUIRES(mutex_);
+  void end(Task& task, TaskState state, control::replies::TaskOutcome outcome) EFS_REQUIRES(mutex_);
   void cancel_locked(Task& task) EFS_REQUIRES(mutex_);
   void cancel_open(bool unloads) EFS_REQUIRES(mutex_);
-  static control::Json summary_of(const Task& task);
+  static control::replies::Task summary_of(const Task& task);
   bool idle() const EFS_REQUIRES(mutex_);
   /// True if the lane may begin its next task. Two that export never run together, so that they
   /// never process the same file.

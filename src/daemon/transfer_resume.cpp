@@ -164,7 +164,7 @@ Result<std::uint64_t> TransferService::subtract_what_is_there(stage::Plan& plan,
     const auto& config = its_.config;
     return config.results_dir.empty()
                ? Result<bool>(false)
-               : is_there(its_.store.results_pfs(),
+               : is_there(stage::posix_pfs(),
                           config.results_dir + "/" + config::result_path(config, path));
   };
   const auto away = stage::stays_away(its_.config, plan, staging,

@@ -14,42 +14,49 @@
 
 namespace efs::daemon {
 
-using control::Json;
+namespace replies = control::replies;
 
 namespace {
 
-Json outcome_of(const stage::LoadReport& report) {
+replies::TaskOutcome outcome_of(const stage::LoadReport& report) {
   if (report.ok()) {
-    return control::result_line({{"files", report.files},
-                                 {"already", report.already},
-                                 {"bytes", report.bytes},
-                                 {"seconds", report.seconds}});
+    return {.ok = true,
+            .failure = {},
+            .loaded = replies::Loaded{.files = report.files,
+                                      .already = report.already,
+                                      .bytes = report.bytes,
+                                      .seconds = report.seconds},
+            .unloaded = {}};
   }
   Error error = report.failure->error;
   error.what = describe(error);
   if (!report.failure->path.empty()) {
     error.what = report.failure->path + ": " + error.what;
   }
-  return control::error_line(error);
+  return replies::failed_task(error);
 }
 
-Json outcome_of(const stage::Receipt& receipt, bool cancelled) {
+replies::TaskOutcome outcome_of(const stage::Receipt& receipt, bool cancelled) {
   const int exit = stage::exit_code(receipt);
-  Json line = exit == 0 ? control::result_line()
-                        : control::error_line({cancelled ? ECANCELED : stage::error_code(receipt),
-                                               stage::describe_unload(receipt), true},
-                                              exit);
-  line["summary"] = stage::describe_unload(receipt);
-  line["receipt"] = stage::to_json(receipt);
-  return line;
+  const std::string summary = stage::describe_unload(receipt);
+  replies::TaskOutcome outcome{
+      .ok = exit == 0,
+      .failure = {},
+      .loaded = {},
+      .unloaded = replies::Unloaded{.summary = summary, .receipt = stage::to_json(receipt)}};
+  if (exit != 0) {
+    outcome.failure = replies::failure_of(
+        {cancelled ? ECANCELED : stage::error_code(receipt), summary, true}, exit);
+  }
+  return outcome;
 }
 
 // The answer contains only the first ones; the receipt lists all.
-Json first_of(const std::vector<stage::PlanSkip>& skipped) {
+std::vector<replies::SkippedInput> first_of(const std::vector<stage::PlanSkip>& skipped) {
   constexpr std::size_t most = 100;
-  Json all = Json::array();
+  std::vector<replies::SkippedInput> all;
   for (const auto& skip : skipped | std::views::take(most)) {
-    all.push_back({{"path", skip.path}, {"reason", skip.reason}, {"vanished", skip.vanished}});
+    all.push_back({.path = skip.path, .reason = skip.reason, .vanished = skip.vanished});
   }
   return all;
 }
@@ -82,22 +89,24 @@ TransferService::TransferService(Parts parts)
       throttle_(stage::pace_of(its_.config)),
       unloaded_(its_.directory + "/unloaded") {}
 
-stage::Options TransferService::options() const {
+stage::Options TransferService::options() {
   return {.workers = its_.config.workers,
           .transfer_size = its_.config.transfer_size,
           .partial_tag = stage::partial_tag_of(store::to_string(its_.store.id())),
           .has_a_past = its_.store.is_left() || may_have_left_partials_,
           .receipt_name = stage::receipt_name(its_.config.name),
           .placed = its_.store.placed(),
+          .publisher = &its_.store.publisher(),
           .opened = its_.store.opened(),
           .cache = its_.store.cache()};
 }
 
-stage::PacedPfs TransferService::paced_pfs(const std::atomic<bool>& cancel, stage::PfsIo& pfs) {
-  return {pfs, stage::pace_of(its_.config), throttle_, cancel};
+stage::PacedPfs TransferService::paced_pfs(const std::atomic<bool>& cancel) {
+  return {stage::posix_pfs(), stage::pace_of(its_.config), throttle_, cancel};
 }
 
-Json TransferService::load(const stage::LoadRequest& what, stage::Progress& progress) {
+replies::TaskOutcome TransferService::load(const stage::LoadRequest& what,
+                                           stage::Progress& progress) {
   fs::Staging staging(its_.store.files());
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
   std::optional<SlotClient::Held> turn;
@@ -109,12 +118,14 @@ Json TransferService::load(const stage::LoadRequest& what, stage::Progress& prog
       what));
 }
 
-Json TransferService::unload(const stage::UnloadRequest& what, stage::Progress& progress) {
+replies::TaskOutcome TransferService::unload(const stage::UnloadRequest& what,
+                                             stage::Progress& progress) {
   return unload_until(what, progress, {});
 }
 
-Json TransferService::unload_until(const stage::UnloadRequest& what, stage::Progress& progress,
-                                   const SlotLimits& limits) {
+replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& what,
+                                                   stage::Progress& progress,
+                                                   const SlotLimits& limits) {
   return outcome_of(unload_by(what, progress, limits), progress.cancel);
 }
 
@@ -126,7 +137,7 @@ stage::Receipt TransferService::drain(std::vector<std::string> paths, stage::Pro
 stage::Receipt TransferService::unload_by(const stage::UnloadRequest& what,
                                           stage::Progress& progress, const SlotLimits& limits) {
   fs::Staging staging(its_.store.files());
-  stage::PacedPfs pfs = paced_pfs(progress.cancel, its_.store.results_pfs());
+  stage::PacedPfs pfs = paced_pfs(progress.cancel);
   std::optional<SlotClient::Held> turn;
   stage::Options how = options();
   how.beside_programs = !limits.end;
@@ -160,7 +171,7 @@ std::function<Status(std::uint64_t)> TransferService::turn_for(
 // Only a stop without a deadline leaves `limits.end` empty.
 stage::Receipt TransferService::export_results(const SlotLimits& limits,
                                                std::optional<SlotClient::Held>& turn) {
-  stage::PacedPfs pfs = paced_pfs(its_.progress.cancel, its_.store.results_pfs());
+  stage::PacedPfs pfs = paced_pfs(its_.progress.cancel);
   fs::Staging staging(its_.store.files());
   const auto is_over = [this] {
     return its_.progress.cancel.load();
@@ -185,7 +196,8 @@ stage::Receipt TransferService::export_results(const SlotLimits& limits,
 
 void TransferService::book(const stage::Receipt& receipt) {
   fs::Staging staging(its_.store.files());
-  stage::Booking(its_.config, staging, its_.store.results_pfs(), its_.store.placed())
+  stage::Booking(its_.config, staging, stage::posix_pfs(), its_.store.publisher(),
+                 its_.store.placed())
       .saved(receipt);
 }
 
@@ -200,17 +212,17 @@ void TransferService::add_earlier(stage::Receipt& receipt, const stage::Receipt*
                    [&](const std::string& path) { return staging.find(path).has_value(); });
 }
 
-void TransferService::add_status(Json& status) {
+void TransferService::add_status(replies::Status& status) {
   MutexLock lock(mutex_);
   if (const auto& in = staged_in_) {
-    status["staged_in"] = {{"files", in->files},
-                           {"bytes", in->bytes},
-                           {"bytes_read", in->bytes - in->bytes_reused},
-                           {"files_reused", in->files_reused},
-                           {"bytes_reused", in->bytes_reused},
-                           {"files_away", in->files_away},
-                           {"skipped", in->skipped.size()},
-                           {"skipped_first", first_of(in->skipped)}};
+    status.staged_in = {.files = in->files,
+                        .bytes = in->bytes,
+                        .bytes_read = in->bytes - in->bytes_reused,
+                        .files_reused = in->files_reused,
+                        .bytes_reused = in->bytes_reused,
+                        .files_away = in->files_away,
+                        .skipped = in->skipped.size(),
+                        .skipped_first = first_of(in->skipped)};
   }
 }
 

@@ -53,11 +53,13 @@ class TransferService final : public StatusSource, public LiveTransfers, public 
 
   // -- while programs run
 
-  control::Json load(const stage::LoadRequest& what, stage::Progress& progress) override;
-  control::Json unload(const stage::UnloadRequest& what, stage::Progress& progress) override;
+  control::replies::TaskOutcome load(const stage::LoadRequest& what,
+                                     stage::Progress& progress) override;
+  control::replies::TaskOutcome unload(const stage::UnloadRequest& what,
+                                       stage::Progress& progress) override;
   /// An unload of a stop with a deadline: exports in the order of the job file.
-  control::Json unload_until(const stage::UnloadRequest& what, stage::Progress& progress,
-                             const SlotLimits& limits);
+  control::replies::TaskOutcome unload_until(const stage::UnloadRequest& what,
+                                             stage::Progress& progress, const SlotLimits& limits);
 
   /// Exports these files, which a rule with `drain` covers, as an unload does. Returns the receipt.
   stage::Receipt drain(std::vector<std::string> paths, stage::Progress& progress) override;
@@ -78,13 +80,12 @@ class TransferService final : public StatusSource, public LiveTransfers, public 
 
   // -- figures and tools
 
-  void add_status(control::Json& status) override;
+  void add_status(control::replies::Status& status) override;
   /// The slowest files of the import by this process.
   std::vector<stage::TimedFile> slowest_inputs() const;
-  stage::Options options() const;
+  stage::Options options();
   /// Returns a PFS interface with the limits of the job file.
-  stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel,
-                            stage::PfsIo& pfs = stage::posix_pfs());
+  stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel);
 
  private:
   stage::Receipt unload_by(const stage::UnloadRequest& what, stage::Progress& progress,

@@ -10,15 +10,17 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json figure(const LineFile& file) {
-  Json json{{"file", file.path()}};
+namespace replies = control::replies;
+
+replies::Recording figure(const LineFile& file) {
+  replies::Recording recording{.file = file.path(), .error = {}, .lost_lines = {}};
   if (const Status status = file.failure(); !status) {
-    json["error"] = describe(status.error());
+    recording.error = describe(status.error());
   }
   if (const auto lost = file.lost(); lost > 0) {
-    json["lost_lines"] = lost;
+    recording.lost_lines = lost;
   }
-  return json;
+  return recording;
 }
 
 // The last report about a file.
@@ -149,18 +151,16 @@ std::vector<fuse::EventSink*> Watchers::sinks() const {
   return all;
 }
 
-Json Watchers::figures() const {
-  Json json = Json::object();
+void Watchers::add_status(replies::Status& status) const {
   if (status_) {
-    json["status_file"] = status_->path();
+    status.status_file = status_->path();
   }
   if (trace_file_) {
-    json["trace"] = figure(*trace_file_);
+    status.trace = figure(*trace_file_);
   }
   if (access_file_) {
-    json["access_log"] = figure(*access_file_);
+    status.access_log = figure(*access_file_);
   }
-  return json;
 }
 
 Json figures_of(const fuse::Counters& c) {
@@ -203,38 +203,37 @@ Json figures_of(const fuse::Counters& c) {
       {"note", "requests that reached the daemon; reads and writes of passthrough opens do not"}};
 }
 
-Json figures_of(const fuse::Door& door) {
+replies::Intercept figures_of(const fuse::Door& door) {
   constexpr std::size_t most_shown = 64;
-  Json clients = Json::array();
+  const fuse::DoorTotals& totals = door.totals();
+  replies::Intercept all{.clients_now = door.clients().kept(),
+                         .clients = {},
+                         .totals = {.clients = totals.clients.load(),
+                                    .reads = totals.reads.load(),
+                                    .read_bytes = totals.read_bytes.load(),
+                                    .writes = totals.writes.load(),
+                                    .written_bytes = totals.written_bytes.load(),
+                                    .kernel_calls = totals.kernel_calls.load()}};
   for (const auto& client : door.clients().list(most_shown)) {
     const DoorCounts& counts = client.counts;
-    clients.push_back({{"pid", client.pid},
-                       {"program", client.program},
-                       {"reads", counts.reads},
-                       {"read_bytes", counts.read_bytes},
-                       {"writes", counts.writes},
-                       {"written_bytes", counts.written_bytes},
-                       {"kernel_calls", counts.kernel_calls},
-                       {"mapped_files", counts.mapped_files}});
+    all.clients.push_back({.pid = client.pid,
+                           .program = client.program,
+                           .reads = counts.reads,
+                           .read_bytes = counts.read_bytes,
+                           .writes = counts.writes,
+                           .written_bytes = counts.written_bytes,
+                           .kernel_calls = counts.kernel_calls,
+                           .mapped_files = counts.mapped_files});
   }
-  const fuse::DoorTotals& totals = door.totals();
-  return {{"clients_now", door.clients().kept()},
-          {"clients", clients},
-          {"totals",
-           {{"clients", totals.clients.load()},
-            {"reads", totals.reads.load()},
-            {"read_bytes", totals.read_bytes.load()},
-            {"writes", totals.writes.load()},
-            {"written_bytes", totals.written_bytes.load()},
-            {"kernel_calls", totals.kernel_calls.load()}}}};
+  return all;
 }
 
-Json figures_of(const fs::OpenTable& opens) {
-  std::uint64_t kernel = 0, sessions = 0;
+replies::OpenFiles figures_of(const fs::OpenTable& opens) {
+  replies::OpenFiles figures;
   opens.for_each([&](std::uint64_t, const fs::OpenFile& file) {
-    ++(file.owner.kind == fs::Owner::Kind::kernel ? kernel : sessions);
+    ++(file.owner.kind == fs::Owner::Kind::kernel ? figures.kernel : figures.sessions);
   });
-  return {{"kernel", kernel}, {"sessions", sessions}};
+  return figures;
 }
 
 }  // namespace efs::daemon

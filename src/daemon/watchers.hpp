@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/job_config.hpp"
+#include "control/status_reply.hpp"
 #include "daemon/status_file.hpp"
 #include "fuse/access_log.hpp"
 #include "fuse/door.hpp"
@@ -41,8 +42,8 @@ class Watchers {
     }
   }
 
-  /// Returns the files in use and their errors: "status_file", "trace", "access_log".
-  nlohmann::json figures() const;
+  /// Adds the files in use and their errors.
+  void add_status(control::replies::Status& status) const;
 
  private:
   Watchers() = default;
@@ -57,8 +58,8 @@ class Watchers {
 /// Returns the counters as `efs status --json` shows them.
 nlohmann::json figures_of(const fuse::Counters& counters);
 /// The programs that intercept, the first 64 of them one by one, and what all have served.
-nlohmann::json figures_of(const fuse::Door& door);
+control::replies::Intercept figures_of(const fuse::Door& door);
 /// How many files are open, by the kind of the owner.
-nlohmann::json figures_of(const fs::OpenTable& opens);
+control::replies::OpenFiles figures_of(const fs::OpenTable& opens);
 
 }  // namespace efs::daemon

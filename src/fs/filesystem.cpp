@@ -27,6 +27,8 @@ struct ChangedInode {
 
   std::uint64_t operator()(const SetContent& r) const { return r.ino; }
 
+  std::uint64_t operator()(const LostWrites& r) const { return r.ino; }
+
   std::uint64_t operator()(const auto&) const { return 0; }
 };
 
@@ -79,6 +81,11 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
     own_opens = std::move(*made);
   }
   std::unique_ptr<Filesystem> fs(new Filesystem(backend, options, std::move(own_opens)));
+  // Here, not where the table is made: the supervisor has no log yet.
+  if (const std::size_t slots = fs->opens_.slots();
+      !options.read_only && slots < OpenTable::usual_slots) {
+    log::warn("event=opens_limited files={} reason=\"no memory for a larger table\"", slots);
+  }
   if (!options.takeover) {
     fs->opens_.clear();
   }
@@ -109,7 +116,8 @@ Result<std::unique_ptr<Filesystem>> Filesystem::open(Backend& backend, const Opt
 Status Filesystem::new_connection() {
   WriteLock lock(mutex_);
   completed_requests_.clear();
-  return commit(0, NewConnection{});
+  // A start on a full store: lost writes may have taken the room that events leave to it.
+  return commit_at_any_room(NewConnection{});
 }
 
 Status Filesystem::commit(std::uint64_t request, const Record& record, std::int64_t reserve) {
@@ -319,6 +327,9 @@ Status Filesystem::compact() try {
       &switched);
   if (done) {
     durable_ = std::max(durable_.load(), journal_->sequence());
+    still_marked_.clear();
+    missed_since_.reset();  // the snapshot has all events that the former journal did not take
+    restore_room_for_events();
   } else if (switched) {  // power loss could restore the old journal without the following records
     broken_ = true;
     record_failed_sync();

@@ -311,9 +311,10 @@ class Filesystem {
   /// Inode::carries_privilege(); true also if there is no such inode.
   bool carries_privilege(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
   /// Records that a write of data failed which a program believes written: the kernel reports the
-  /// error to one of the programs that sync or close the file. A stop names the file as failed,
-  /// until a program truncates it to nothing. A successor does not know. Returns true at the first
-  /// call for a file.
+  /// error to one of the programs that sync or close the file. Call it before the reply. A stop, by
+  /// any later process too, names the file as failed, until a program truncates it to nothing.
+  /// Returns true at the first call for a file. If the journal cannot have the record, the file
+  /// system is read-only from then on, and only this process knows. Does not throw.
   bool record_lost_write(std::uint64_t ino) EFS_EXCLUDES(mutex_);
   Status allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset,
                   std::uint64_t length);
@@ -500,12 +501,15 @@ class Filesystem {
   Status apply_appended(const Record& record) EFS_REQUIRES(mutex_);
   std::uint64_t reserve_for_removals() const EFS_REQUIRES_SHARED(mutex_);
   void reserve_for_events(std::uint64_t wanted) EFS_REQUIRES(mutex_);
+  /// Reserves again the room that events have used, if the store has it.
+  void restore_room_for_events() EFS_REQUIRES(mutex_);
   /// As commit(). After an error this process knows the event all the same.
   Status commit_event(const ledger::Event& event) EFS_REQUIRES(mutex_);
   /// Records that a later process does not know the events since then.
   void record_missed_events(Nanoseconds since) EFS_REQUIRES(mutex_);
   /// Tries again to record the events that the journal did not take.
   void record_missing_events() EFS_REQUIRES(mutex_);
+  /// As commit(). On a full store the record takes the room that removals have in the journal.
   Status commit_at_any_room(const Record& record) EFS_REQUIRES(mutex_);
   /// Marks the events as incomplete if this journal may lack some.
   Status doubt_events() EFS_REQUIRES(mutex_);
@@ -542,6 +546,12 @@ class Filesystem {
 
   /// Marks a regular file dirty and gives its container this size.
   Status set_size(std::uint64_t ino, std::uint64_t size) EFS_EXCLUDES(mutex_);
+  /// As commit_at_any_room(), of a record for which the journal and apply() need no memory.
+  Status commit_without_memory(const LostWrites& record) EFS_REQUIRES(mutex_);
+  /// Records that the file, which was truncated to nothing, lacks no writes any more. On a full
+  /// store only this process knows, until a snapshot. Without effect if its number of lost writes
+  /// is not that of `before` the truncation.
+  Status forget_lost_writes(std::uint64_t ino, std::uint32_t before) EFS_EXCLUDES(mutex_);
   /// Commits the new attributes, then gives them to the container. Clears capabilities after a
   /// change of the owner.
   Status record_change(const Caller& caller, Inode& target, const AttributeChange& change)
@@ -835,8 +845,12 @@ class Filesystem {
   unsigned tended_ = 0;
   // bytes of the journal's reserve that events may use when the store is full
   std::uint64_t room_for_events_ EFS_GUARDED_BY(mutex_) = 0;
+  std::uint64_t wanted_for_events_ EFS_GUARDED_BY(mutex_) = 0;
   // since when events of this process are missing in the journal
   std::optional<Nanoseconds> missed_since_ EFS_GUARDED_BY(mutex_);
+  bool has_recorded_missed_ EFS_GUARDED_BY(mutex_) = false;  // the journal says so
+  // files that lack no writes, although the journal says that they do: see forget_lost_writes()
+  std::unordered_set<std::uint64_t> still_marked_ EFS_GUARDED_BY(mutex_);
   CompletedRequests completed_requests_ EFS_GUARDED_BY(mutex_);
 
   SpaceAccount space_;

@@ -34,7 +34,7 @@ bool Filesystem::waits_for_journal(std::uint64_t ino) {
 }
 
 Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
-  const Inode* inode = names_.find(ino);
+  Inode* inode = names_.find(ino);
   if (inode == nullptr || inode->nlink > 0 ||
       (inode->lookups > 0 && options_.rules.free_after_reader) || ino == root_ino) {
     return {};
@@ -49,7 +49,7 @@ Filesystem::Reaped Filesystem::reap(std::uint64_t ino) {
         [&](const OpenFile& file) {
           return is_of_file(file) && file.owner.kind == Owner::Kind::kernel;
         },
-        [](const OpenFile&) {});
+        [inode](const OpenFile& file) { inode->count_close(file.flags); });
     if (opens_.count(is_of_file) > 0) {
       return {};
     }

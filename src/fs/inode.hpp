@@ -86,8 +86,9 @@ struct Inode {
   bool withdrawn = false;  // staging removed its last name
   bool reserved = false;   // fallocate(2) has reserved space for it; see Filesystem::may_punch()
   bool size_set = false;   // truncate(2) has set a size, within which writes take huge pages
-  // data that the kernel had collected could not be stored: see Filesystem::record_lost_write()
-  std::atomic<bool> lacks_writes{false};
+  // Writes that failed although a program believes them done, since the file was last truncated to
+  // nothing: see Filesystem::record_lost_write(). After a replay 1 stands for any number.
+  std::uint32_t lost_writes = 0;
   // A program may change the file unseen, by a mapping: it was open read-write. Or by a descriptor
   // of the container: the owner of an open for writing died.
   std::atomic<bool> opened_read_write{false};

@@ -28,7 +28,7 @@ std::int64_t size_of(const Record& record) {
 }
 
 bool is_full(const Status& done) {
-  return !done && done.error().code == ENOSPC;
+  return !done && (done.error().code == ENOSPC || done.error().code == EDQUOT);
 }
 
 }  // namespace
@@ -40,7 +40,9 @@ void LedgerLog::reserve_room() {
     return;
   }
   const std::uint64_t capacity = filesystem_.backend_.space().capacity;
-  filesystem_.reserve_for_events(std::clamp<std::uint64_t>(capacity / share, least, most));
+  const auto wanted = std::clamp<std::uint64_t>(capacity / share, least, most);
+  filesystem_.wanted_for_events_ = wanted + room_of_start;
+  filesystem_.reserve_for_events(wanted);
 }
 
 void LedgerLog::read(const std::function<void(const ledger::Ledger&)>& look) const {
@@ -82,6 +84,18 @@ void Filesystem::reserve_for_events(std::uint64_t wanted) {
   (void)journal_->set_reserve(removals + room_for_events_);
 }
 
+void Filesystem::restore_room_for_events() {
+  if (room_for_events_ >= wanted_for_events_) {
+    return;
+  }
+  const std::uint64_t removals = reserve_for_removals();
+  if (journal_->set_reserve(removals + wanted_for_events_)) {
+    room_for_events_ = wanted_for_events_;
+  } else {
+    (void)journal_->set_reserve(removals + room_for_events_);
+  }
+}
+
 /// On a full store it uses the room that was reserved for events.
 Status Filesystem::commit_event(const ledger::Event& event) {
   const Record record = record_of(event);
@@ -104,47 +118,65 @@ Status Filesystem::commit_event(const ledger::Event& event) {
 }
 
 void Filesystem::record_missed_events(Nanoseconds since) {
-  if (missed_since_ && *missed_since_ <= since) {
+  if (missed_since_ && *missed_since_ <= since && has_recorded_missed_) {
     return;
   }
-  missed_since_ = since;
+  if (refused_for_room_ != 0 && shortened_for_room()) {
+    return;  // the snapshot has the event
+  }
+  missed_since_ = std::min(missed_since_.value_or(since), since);
+  has_recorded_missed_ = false;
   // This process misses nothing, so it does not apply the record. The journal has space for it as
   // for a removal.
   scratch_.clear();
-  encode(ledger::Missed{since}, scratch_);
+  encode(ledger::Missed{*missed_since_}, scratch_);
   const auto size = static_cast<std::int64_t>(store::Journal::record_size(scratch_.size()));
   const Status done = journal_ && !broken_ ? append(0, -size) : fail(EROFS);
-  if (!done && done.error().code != ENOSPC) {
+  has_recorded_missed_ = !is_full(done);
+  if (done || is_full(done)) {
+    return;
+  }
+  if (done.error().code == EIO) {
+    record_failed_append(done.error());
+  } else {
     record_failed_sync();  // see doubt_events()
   }
 }
 
-/// A snapshot has all events that the journal did not take.
 void Filesystem::record_missing_events() {
   if (!missed_since_ || !journal_ || broken_ || !compact()) {
     return;
   }
-  missed_since_.reset();
   compact_at_ = std::max(options_.smallest_compaction, 2 * journal_->size());
 }
 
-/// A store that is full can be opened: takes the room of removals.
+/// Other records fail until this room is there again: set_reserve() need not find it now.
 Status Filesystem::commit_at_any_room(const Record& record) {
-  const Status done = commit(0, record);
-  return is_full(done) ? commit(0, record, -size_of(record)) : done;
+  Status done = commit(0, record);
+  if (!is_full(done)) {
+    return done;
+  }
+  const std::uint64_t size = store::Journal::record_size(scratch_.size());  // of this record
+  done = commit(0, record, -static_cast<std::int64_t>(size));
+  if (done) {
+    (void)journal_->set_reserve(journal_->reserve() + size);
+  }
+  return done;
 }
 
 /// After a failed sync or append of an earlier process, its later exports have no record. Power
-/// loss may have torn an event.
+/// loss on a page cache took the events behind the last sync: those of files that are newer than
+/// the newest event that is left.
 Status Filesystem::doubt_events() {
   if (recovery_.sync_failed) {
     EFS_TRY(names_.apply(ledger::Missed{}));
   }
-  const bool is_torn = options_.after_power_loss && recovery_.journal.torn;
-  if (!is_torn || names_.ledger().size() == 0) {
+  const auto newest = names_.ledger().newest_export();
+  if (!options_.after_power_loss || backend_.durability() != Durability::page || !newest) {
     return {};
   }
-  return journal_ ? commit_at_any_room(ledger::Missed{}) : names_.apply(ledger::Missed{});
+  const ledger::Missed lost{*newest};
+  return journal_ ? commit_at_any_room(lost) : names_.apply(lost);
 }
 
 /// They are events of a salvage, or of an efs whose journal had none, and older than all that this

@@ -3,6 +3,7 @@
 
 #include <linux/fs.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -529,6 +530,16 @@ Status Namespace::apply_one(const SetContent& r) {
   inode->atime = r.atime;
   inode->mtime = r.mtime;
   inode->ctime = r.ctime;
+  return {};
+}
+
+Status Namespace::apply_one(const LostWrites& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || !inode->is_regular() || r.lacks > 1) {
+    return impossible("lost writes");
+  }
+  // A live request has counted before: see Filesystem::record_lost_write().
+  inode->lost_writes = r.lacks == 0 ? 0 : std::max(inode->lost_writes, 1U);
   return {};
 }
 

@@ -109,6 +109,7 @@ class Namespace {
   Status apply_one(const Settled& record);
   Status apply_one(const Gone& record);
   Status apply_one(const SetContent& record);
+  Status apply_one(const LostWrites& record);
 
   template <typename Event>
     requires std::is_constructible_v<ledger::Event, const Event&>

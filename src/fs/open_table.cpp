@@ -150,7 +150,9 @@ std::optional<std::uint64_t> OpenTable::take_slot() {
 void OpenTable::give_back(std::uint64_t index) {
   std::uint64_t first = free_.load(std::memory_order_relaxed);
   do {
-    slots_[index].ino.store(first & low_half, std::memory_order_relaxed);
+    // Released, as in open(): a visit that reads the link for the inode of the entry that was
+    // closed finds that the state has changed.
+    slots_[index].ino.store(first & low_half, std::memory_order_release);
   } while (!free_.compare_exchange_weak(first, ((first & ~low_half) + next_tag) | (index + 1)));
 }
 

@@ -50,9 +50,12 @@ class OpenTable {
 
   /// Makes an empty table. Processes that are forked afterwards share its entries. Each process
   /// has a free list of its own, so only one of them may use the table at a time, and a later one
-  /// calls restore() first. Makes fewer slots, down to `fewest_slots`, if memory is short. Fails
-  /// with ENOMEM if the memory cannot be mapped.
+  /// calls restore() first. Makes fewer slots, down to `fewest_slots`, if memory is short; the file
+  /// system that uses the table logs that. Fails with ENOMEM if the memory cannot be mapped.
   static Result<std::unique_ptr<OpenTable>> make(std::size_t slots = usual_slots);
+
+  /// The number of entries that the table can have.
+  std::size_t slots() const { return most_; }
 
   /// Adds an entry and returns its handle. On return a successor knows the entry. ENFILE: the table
   /// is full.

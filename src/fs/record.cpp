@@ -10,13 +10,14 @@ namespace {
 constexpr std::uint32_t version_without_levels = 3;
 constexpr std::size_t types_without_levels = 15;
 
-// The lowest level whose readers can carry out the record.
-std::uint8_t needs_of(const Record& record) {
+// The lowest level whose readers can carry out a record of this type.
+std::uint8_t needs_of(std::size_t type) {
+  constexpr std::size_t content = Record(SetContent{}).index();
   constexpr std::size_t first_event = Record(ledger::Announced{}).index();
-  if (std::holds_alternative<SetContent>(record)) {
+  if (type == content) {
     return content_level;
   }
-  return record.index() < first_event ? first_level : ledger_level;
+  return type < first_event ? first_level : ledger_level;
 }
 
 std::unexpected<Error> too_new(std::size_t type, unsigned needs, unsigned level) {
@@ -59,7 +60,7 @@ std::uint64_t inode_of(const Record& record) {
 
 void encode(const Record& record, std::vector<std::byte>& out) {
   out.push_back(static_cast<std::byte>(record.index()));
-  out.push_back(static_cast<std::byte>(needs_of(record)));
+  out.push_back(static_cast<std::byte>(needs_of(record.index())));
   // fields() serves reading and writing; the writer changes nothing.
   std::visit([&]<typename T>(const T& one) { const_cast<T&>(one).fields(FieldWriter(out)); },
              record);
@@ -74,7 +75,8 @@ Result<std::optional<Record>> decode(std::span<const std::byte> bytes, std::uint
   const auto type = std::to_integer<std::size_t>(bytes[0]);
   const auto needs = has_level ? std::to_integer<std::uint8_t>(bytes[1]) : std::uint8_t{0};
   const std::size_t known = has_level ? std::variant_size_v<Record> : types_without_levels;
-  if (has_level && needs < first_level) {
+  const auto lowest = type < known ? needs_of(type) : first_level;
+  if (has_level && needs < lowest) {
     return fail(EPROTO, "record of type " + std::to_string(type) + " has level " +
                             std::to_string(needs) + ", which no efs writes");
   }

@@ -243,13 +243,25 @@ struct SetContent {
   }
 };
 
+/// The content of this regular file lacks writes that a program believes done (`lacks` 1), or
+/// nothing any more: it was truncated to nothing since (0).
+struct LostWrites {
+  std::uint64_t ino = 0;
+  std::uint8_t lacks = 0;
+
+  template <typename F>
+  void fields(F&& f) {
+    f(ino, lacks);
+  }
+};
+
 /// The index of an alternative is its type on the medium. Only append alternatives; never reorder
 /// them.
 using Record =
     std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes,
                  NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone,
                  SetContent, ledger::Announced, ledger::Exported, ledger::Removed, ledger::Imported,
-                 ledger::DirectoryGiven, ledger::Missed>;
+                 ledger::DirectoryGiven, ledger::Missed, LostWrites>;
 
 /// The first level of the format, and the level that this efs has. A record states the level that
 /// its reader needs. A new type, or a new field behind the others (see record_fields.hpp), is a new
@@ -257,8 +269,8 @@ using Record =
 /// lower level.
 inline constexpr std::uint8_t first_level = 4, record_level = 5;
 
-/// Of the events of the ledger: a reader that skipped one could take another user's file for this
-/// store's.
+/// The level of the ledger's events: a reader that skipped one could take another user's file for
+/// this store's. And of LostWrites: a reader that skipped it would export a file with a hole.
 inline constexpr std::uint8_t ledger_level = 5;
 
 /// Reserved for SetContent. This efs has its type and Namespace::apply() for it, but its file
@@ -272,8 +284,9 @@ std::uint64_t inode_of(const Record& record);
 void encode(const Record& record, std::vector<std::byte>& out);
 
 /// Reads a record of a journal of this version, as a reader of `level`. nullopt: a type of a newer
-/// efs, which this one may skip. EPROTO if the bytes are not a record. EPROTONOSUPPORT with a text
-/// if only a reader of a higher level can carry it out. Tests read higher levels than record_level.
+/// efs, which this one may skip. EPROTO if the bytes are not a record, or if the record states a
+/// level at which its type did not exist. EPROTONOSUPPORT with a text if only a reader of a higher
+/// level can carry it out. Tests read higher levels than record_level.
 Result<std::optional<Record>> decode(std::span<const std::byte> bytes,
                                      std::uint32_t version = store::journal_version,
                                      std::uint8_t level = record_level);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "base/shortage.hpp"
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/removing.hpp"
@@ -32,31 +33,41 @@ std::uint64_t reserve_for(const Namespace& names) {
 
 // Bytes of a journal that begins with a snapshot of these names, with the space for their removal.
 std::uint64_t snapshot_size(const Namespace& names) {
-  std::uint64_t bytes = sizeof(store::JournalHeader) + reserve_for(names);
+  std::uint64_t records = 0;
   names.snapshot([&](const Record& record) {
     std::vector<std::byte> payload;
     encode(record, payload);
-    bytes += store::Journal::record_size(payload.size());
+    records += store::Journal::record_size(payload.size());
   });
-  names.for_each_name(
-      [&](const Inode&, const std::string& name, const Inode&) { bytes += removal_size(name); });
-  return (bytes / store::journal_chunk + 1) * store::journal_chunk;
+  return store::Journal::file_size(records, reserve_for(names));
 }
 
-// A start cannot write the journal in the present format.
-std::unexpected<Error> not_converted(const Error& error, std::uint32_t version,
-                                     const Namespace& names) {
-  const std::string anew = "the journal has format " + std::to_string(version) +
-                           " and must be written anew, which needs ";
-  if (error.code == ENOSPC) {
-    return fail(ENOSPC, anew + std::to_string(snapshot_size(names) >> 20U) +
-                            " MiB: free space or raise the capacity and start again, or export "
-                            "with efs salvage");
+// A start cannot write the journal anew.
+std::unexpected<Error> not_written_anew(const Error& error, std::uint32_t version,
+                                        const Namespace& names) {
+  if (!is_shortage(error.code)) {
+    return with_context(error, "the journal cannot be written anew");
   }
-  if (error.code == ENOMEM) {
-    return fail(ENOMEM, anew + "memory: free memory and start again, or export with efs salvage");
+  const auto room = [&names] {
+    return std::to_string(snapshot_size(names) >> 20U) + " MiB";
+  };
+  std::string needs;
+  switch (error.code) {
+    case ENOSPC: needs = room() + ": free space or raise the capacity"; break;
+    case EDQUOT:
+      needs = room() + ", and the quota is used up: free space or raise the quota";
+      break;
+    case EMFILE:
+      needs = "an open file, and this process may open no more: raise RLIMIT_NOFILE";
+      break;
+    case ENFILE: needs = "an open file, and the machine has no more: raise fs.file-max"; break;
+    default: needs = "memory: free memory";
   }
-  return with_context(error, "the journal cannot be written in today's format");
+  const std::string why = version == store::journal_version
+                              ? "a sync of the journal has failed, so it"
+                              : "the journal has format " + std::to_string(version) + " and";
+  return fail(error.code, why + " must be written anew, which needs " + needs +
+                              " and start again, or export with efs salvage");
 }
 
 }  // namespace
@@ -209,8 +220,7 @@ Status Filesystem::secure_journal() {
   log::error("event=journal_failed reason=\"{}\" action=\"{}\"", describe(written.error()),
              options_.takeover ? "read-only from now on" : "not opened");
   if (!options_.takeover) {
-    return version == store::journal_version ? written
-                                             : not_converted(written.error(), version, names_);
+    return not_written_anew(written.error(), version, names_);
   }
   // Programs can still read, and a stage-out exports the remaining files.
   broken_ = true;

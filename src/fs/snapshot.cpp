@@ -80,6 +80,9 @@ void emit_extras(const Inode& inode, const std::function<void(const Record&)>& e
   if (inode.settled && !extra.origin) {
     emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
   }
+  if (inode.lost_writes > 0) {
+    emit(LostWrites{.ino = inode.ino, .lacks = 1});
+  }
   if (extra.content) {
     emit_content(inode, *extra.content, emit);
   }

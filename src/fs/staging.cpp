@@ -435,7 +435,7 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   if (!attributes) {
     item.unreadable =
         "container " + std::to_string(inode.ino) + ": " + describe(attributes.error());
-  } else if (inode.lacks_writes) {
+  } else if (inode.lost_writes > 0) {
     item.unreadable = "data that the kernel had collected could not be stored: it lacks some";
   } else if (lost_its_content(item)) {
     item.unreadable = "power loss took it before the first fsync: the file is empty";

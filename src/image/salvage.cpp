@@ -18,7 +18,7 @@
 #include "stage/forwarding_source.hpp"
 #include "stage/live/inventory.hpp"
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/merging_publisher.hpp"
 #include "stage/pfs/opened_directories.hpp"
 #include "stage/pfs/paced_pfs.hpp"
 #include "stage/pfs/partial_name.hpp"
@@ -319,6 +319,23 @@ bool has_to_merge(const config::JobConfig& config, const SalvageOptions& options
   return config.nodes > 1 || config.merge_since != 0 || config.merges;
 }
 
+// How the results get their names.
+struct Publishing {
+  Publishing(const config::JobConfig& config, const SalvageOptions& options,
+             std::span<const fs::Origin> own)
+      : merging(has_to_merge(config, options) ? stage::merging_publisher(config.merge_since, own)
+                                              : nullptr),
+        base(merging ? *merging : stage::replacing_publisher()),
+        guarded(base),
+        // the merge itself looks at files of other nodes
+        chosen(config.nodes > 1 || config.merges ? base : guarded) {}
+
+  std::unique_ptr<stage::Publisher> merging;
+  stage::Publisher& base;
+  stage::GuardedPublisher guarded;
+  stage::Publisher& chosen;
+};
+
 // Returns the versions on the PFS that this job exported.
 std::vector<fs::Origin> own_copies(const std::vector<fs::WalkItem>& items,
                                    const stage::PlacedNames* placed) {
@@ -347,11 +364,10 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
   }
   const auto opened = stage::OpenedDirectories::open(image.directories.metadata.get());
   const std::vector<fs::Origin> own = own_copies(*items, placed->get());
-  const auto merging =
-      has_to_merge(config, options) ? stage::merging_pfs(config.merge_since, own) : nullptr;
+  const Publishing publishing(config, options, own);
   const stage::Pace pace = stage::pace_of(config);
   stage::Throttle throttle(pace);
-  stage::PacedPfs paced(merging ? *merging : pfs, pace, throttle, progress.cancel);
+  stage::PacedPfs paced(pfs, pace, throttle, progress.cancel);
   stage::Receipt receipt = stage::stage_out(
       config, contents, paced,
       {.workers = config.workers,
@@ -360,6 +376,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
        .has_a_past = true,
        .receipt_name = receipt_name_of(image, options),
        .placed = placed->get(),
+       .publisher = &publishing.chosen,
        .opened = opened.get()},
       progress);
   receipt.retries = paced.retried();

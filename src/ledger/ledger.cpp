@@ -99,6 +99,16 @@ bool Ledger::has_removed(NameKey name) const {
   return entry != nullptr && entry->last && !entry->last->file;
 }
 
+std::optional<Nanoseconds> Ledger::newest_export() const {
+  Nanoseconds newest = 0;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.last && entry.last->file) {
+      newest = std::max(newest, entry.last->file->version.ctime);
+    }
+  }
+  return newest > 0 ? std::optional(newest) : std::nullopt;
+}
+
 std::optional<Exported> Ledger::arrived(NameKey name, const File& now) const {
   const Entry* entry = find(name);
   const Announced* announced = entry == nullptr ? nullptr : entry->announced.get();

@@ -45,6 +45,9 @@ class Ledger {
   /// Files since then may be of unknown origin (Missed); nullopt: none.
   std::optional<Nanoseconds> unsure_since() const { return unsure_since_; }
 
+  /// The newest ctime of the exported files, by the PFS's clock; nullopt: no file has one.
+  std::optional<Nanoseconds> newest_export() const;
+
   /// The event that an announced version has got its name, if `now` is that version. It must be
   /// recorded before the next announcement, which may come to nothing.
   std::optional<Exported> arrived(NameKey name, const File& now) const;

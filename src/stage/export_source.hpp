@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// What a stage-out, an unload or a salvage exports. An interface in front of fs::Staging, so that
-// tests can use a plain directory instead.
+// The results that a stage-out, an unload or a salvage exports. An interface in front of
+// fs::Staging, so that tests can use a plain directory instead.
 
 #include <cerrno>
 #include <cstdint>

@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "stage/pfs/pauses.hpp"
+#include "stage/pfs/publisher.hpp"
 
 namespace efs::stage {
 
@@ -35,9 +36,11 @@ struct Options {
   bool has_a_past = false;
   // stage-out: the receipt's name in results-dir, which no result can have; "": none
   std::string receipt_name = {};
-  // the export log of the store; null: only this store writes to results-dir. Must outlive the
+  // the ledger of the store; null: only this store writes to results-dir. Must outlive the
   // transfer
   PlacedNames* placed = nullptr;
+  // stage-out: how results get their names; must outlive the transfer
+  Publisher* publisher = &guarded_publisher();
   // stage-out: the directories whose mode a process of the store has changed; must outlive the
   // transfer
   OpenedDirectories* opened = nullptr;

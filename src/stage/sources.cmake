@@ -43,7 +43,7 @@ set(sources
   pfs/deep_paths.cpp
   pfs/existing_names.cpp
   pfs/merge.cpp
-  pfs/merging_pfs.cpp
+  pfs/merging_publisher.cpp
   pfs/name_claim.cpp
   pfs/open_owned.cpp
   pfs/opened_directories.cpp
@@ -52,6 +52,8 @@ set(sources
   pfs/patience.cpp
   pfs/pauses.cpp
   pfs/pfs_io.cpp
+  pfs/publisher.cpp
+  pfs/rename.cpp
   pfs/spelling.cpp
   plan/distribute.cpp
   plan/expansion.cpp
@@ -73,6 +75,7 @@ set(sources
   plan/survey.cpp
   resume/booking.cpp
   resume/resume.cpp
+  versions/copy_version.cpp
   versions/directory_version.cpp
   versions/input_guard.cpp
   versions/placed_names.cpp

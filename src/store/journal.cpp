@@ -51,6 +51,12 @@ bool all_zero(std::span<const std::byte> bytes) {
                            std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
+// The bytes that must be allocated behind the records for this reserve. 1/64 more: space lost at
+// the ends of chunks while the reserve is used up.
+std::uint64_t room_for(std::uint64_t reserve) {
+  return reserve + reserve / 64 + 4096;
+}
+
 std::string new_name(const std::string& name) {
   return name + ".new";
 }
@@ -70,6 +76,10 @@ std::uint64_t noted_in(std::span<const std::byte> bytes, const InstanceId& insta
 
 std::uint64_t Journal::record_size(std::size_t payload) {
   return aligned(sizeof(RecordHeader) + payload);
+}
+
+std::uint64_t Journal::file_size(std::uint64_t records, std::uint64_t reserve) {
+  return whole_chunks(sizeof(JournalHeader) + records + room_for(reserve));
 }
 
 // Creates a journal without records, named "NAME.new".
@@ -488,7 +498,7 @@ void Journal::put(std::span<const std::byte> bytes, std::uint64_t at) {
 
 Status Journal::set_reserve(std::uint64_t bytes) {
   reserved_ = bytes;
-  return grow(end_.tail + reserved_ + reserved_ / 64 + 4096);
+  return grow(end_.tail + room_for(reserved_));
 }
 
 namespace {
@@ -505,8 +515,7 @@ std::uint64_t needed_behind(std::uint64_t size, std::uint64_t reserved, std::int
   if (change < 0 && static_cast<std::uint64_t>(-change) >= size) {
     return sizeof(RecordHeader);
   }
-  // 1/64 more than the reserve: space lost at the ends of chunks while the reserve is used up.
-  return reserved + reserved / 64 + 4096;
+  return room_for(reserved);
 }
 
 // `durable`: as for Journal::append(). The checksum is still to be set.

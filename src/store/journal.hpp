@@ -109,6 +109,9 @@ class Journal {
   /// Sets the reserved space; allocated on return. ENOSPC: as much as possible is reserved.
   Status set_reserve(std::uint64_t bytes);
 
+  /// Bytes that are reserved for later releases.
+  std::uint64_t reserve() const { return reserved_; }
+
   /// Returns when all records survive power loss, as far as the store can promise this.
   Status sync() { return file_->sync(); }
 
@@ -139,6 +142,11 @@ class Journal {
 
   /// Returns the bytes that a record with `payload` bytes uses in the file.
   static std::uint64_t record_size(std::size_t payload);
+
+  /// Returns the bytes of the file of a journal whose records use `records` bytes, with this
+  /// reserve. A journal of several chunks may need one more, for what its records leave at their
+  /// ends.
+  static std::uint64_t file_size(std::uint64_t records, std::uint64_t reserve);
 
  private:
   Journal() = default;

@@ -69,6 +69,15 @@ if kernel_has_it; then check 'served by passthrough' says 'tar x rw' 'passthroug
 check 'served by the daemon' says 'tar x daemon-io,xattr: off' 'daemon$'
 check_not 'a workload that was not chosen' is_row find
 
+# --- two clients ---
+bench 1 clients --files 40
+check 'two clients are measured' test $code = 0
+if [ "$(nproc)" -gt 1 ]; then
+  for place in efs tmpfs; do check "what two make on $place" grep -E "^$place +[0-9.]+ +[0-9.]+ " <<<"$said"; done
+  check 'the goal of two' grep -E '^efs .* goal of create 1\.50 (met|missed)$' <<<"$said"
+else skip 'what two clients make' 'this machine has one CPU'; fi
+check 'nothing is left of them' await 20 nothing_left
+
 # --- two builds ---
 bench 1 builds --old "$S/none"
 check 'another build that is not there fails the run' test $code = 1

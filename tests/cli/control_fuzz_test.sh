@@ -8,6 +8,7 @@ set -uo pipefail
 . "$(dirname "$0")/lib.sh" "$@"
 
 seed=${EFS_TEST_SEED:-$RANDOM$RANDOM}
+known=$SOURCE/tests/fuzz/corpus/control/every-field   # a line of each verb, with all fields
 fresh fuzz
 check 'start' "$EFS" start "$JOB"
 echo kept >"$MNT/kept"
@@ -17,11 +18,12 @@ check 'the socket is private' test "$(stat -c %a "$socket" "$EFS_RUNTIME_DIR/fuz
 
 cat >"$S/fuzz.py" <<'PYTHON'
 import json, os, random, socket, sys, time
-path, seed, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+path, seed, seconds, known = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
 rng = random.Random(seed)
-verbs = ["status", "wait", "load", "unload", "wait-task", "cancel", "ls", "explain", "set", "nosuch", "", "\0", "v" * 5000]
+requests = [line for line in map(json.loads, open(known)) if line["verb"] not in ("stop", "wait-end")]   # these end, or wait for the end
+verbs = [line["verb"] for line in requests] + ["nosuch", "", "\0", "v" * 5000]
 odd = [None, True, -1, 0, 1, 2**63, 2**64 - 1, -2**63, 1e308, "", "x", "..", "/", "\0", "a/" * 3000, "\ud800", "*" * 200, "[" * 300, [], {}, [[]], [None], [1], ["x", 2], {"a": {}}, ["input"], ["input", "input"], "input", "persistent"]
-fields = ["paths", "path", "task", "class", "offset", "size", "replace", "force", "as_is", "remove", "backend", "timeout_ms", "starter", "verb"]
+fields = sorted(set().union(*requests))
 
 def request():
   message = {"verb": rng.choice(verbs)}
@@ -77,20 +79,21 @@ while time.monotonic() < end:
 print(sent, "messages")
 sys.exit(0 if sent > 20 else "only %d messages were sent" % sent)
 PYTHON
-if text=$(timeout 120 python3 "$S/fuzz.py" "$socket" "$seed" "${EFS_FUZZ_SECONDS:-5}" 2>&1); then ok; echo "seed $seed: $text"; else fail "hostile messages (EFS_TEST_SEED=$seed)" "$text"; fi
+if text=$(timeout 120 python3 "$S/fuzz.py" "$socket" "$seed" "${EFS_FUZZ_SECONDS:-5}" "$known" 2>&1); then ok; echo "seed $seed: $text"; else fail "hostile messages (EFS_TEST_SEED=$seed)" "$text"; fi
 
 # Stop requests while a program uses the mount: none ends the instance, whatever their fields are.
 # (A valid deadline would.)
 cat >"$S/stops.py" <<'PYTHON'
 import json, random, socket, sys
-path, seed = sys.argv[1], int(sys.argv[2])
+path, seed, known = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 rng = random.Random(seed)
+fields = sorted(field for line in map(json.loads, open(known)) if line["verb"] == "stop" for field in line if field not in ("verb", "supervisor"))
 odd = [None, True, False, -1, 0, 1, 2**64 - 1, 1e308, "", "x", [], {}, [True], {"stage_out": True}]
 no_deadline = [None, False, -1, 0, -1e308, "", "1", [], {}]
 refused = 0
 for round in range(62):
   message = {"verb": "stop"}
-  for field in rng.sample(["stage_out", "keep", "cut_off", "merge", "receipt", "deadline", "asked_ago"], rng.randrange(1, 8)):
+  for field in rng.sample(fields, rng.randrange(1, len(fields) + 1)):
     message[field] = rng.choice(no_deadline if field == "deadline" else odd)
   if round >= 2: message[rng.choice(["stage_out", "keep"])] = rng.choice(["", "x", [], {}, [True]])  # no bool: refused at once
   else: message = {"verb": "stop", "stage_out": rng.choice([True, False]), "keep": rng.choice([True, False]), "deadline": rng.choice([0, -1, False])}
@@ -102,7 +105,7 @@ for round in range(62):
 print(refused, "stops refused")
 PYTHON
 exec 9<"$MNT/kept"
-if text=$(timeout 200 python3 "$S/stops.py" "$socket" "$seed" 2>&1); then ok; echo "$text"; else fail "hostile stops (EFS_TEST_SEED=$seed)" "$text"; fi
+if text=$(timeout 200 python3 "$S/stops.py" "$socket" "$seed" "$known" 2>&1); then ok; echo "$text"; else fail "hostile stops (EFS_TEST_SEED=$seed)" "$text"; fi
 exec 9<&-
 check 'the same worker serves' test "$worker" = "$(field "$(timeout 60 "$EFS" status --json fuzz)" 'd["worker_pid"]')"
 check 'the mount goes on' grep -qx kept "$MNT/kept"

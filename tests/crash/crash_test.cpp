@@ -37,7 +37,7 @@ void hold(const test::Scenario& scenario, Enumeration how) {
 
 void hold_everything(Enumeration how) {
   for (const auto& scenario : {test::every_operation(), test::every_staging(), test::every_export(),
-                               test::bulky_attributes()}) {
+                               test::every_loss(), test::bulky_attributes()}) {
     for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often}) {
       how.smallest_compaction = compaction;
       hold(scenario, how);
@@ -413,7 +413,7 @@ void for_each_run(std::uint64_t seed,
     for (const auto durability : {Durability::cache_line, Durability::page}) {
       for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often}) {
         std::vector<test::Scenario> scenarios{test::visible_operations(), test::every_operation(),
-                                              test::every_staging()};
+                                              test::every_staging(), test::every_loss()};
         if (places == 1) {
           scenarios.push_back(test::bulky_attributes());
         }

@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "fs/ledger_log.hpp"
 #include "fs/namespace.hpp"
 #include "fs/record.hpp"
 #include "support/journal_file.hpp"
@@ -60,7 +61,8 @@ std::string line_of(const fs::Inode& inode, const std::string& name) {
   std::ostringstream line;
   line << name << " ino " << inode.ino << " mode " << std::oct << inode.mode << std::dec
        << " owner " << inode.uid << ":" << inode.gid << " links " << inode.nlink
-       << (inode.dirty ? " dirty" : "") << times_of(inode);
+       << (inode.dirty ? " dirty" : "") << (inode.lost_writes > 0 ? " lacks writes" : "")
+       << times_of(inode);
   if (inode.rdev != 0) {
     line << " device " << inode.rdev;
   }
@@ -429,6 +431,19 @@ Result<Opened> open_it(SimWorld& world, const Enumeration& how, bool after_power
   return opened;
 }
 
+// Power loss on a page cache takes the newest events of the ledger: the recovery must say so.
+std::string check_doubt(const Enumeration& how, Filesystem& recovered) {
+  std::string wrong;
+  fs::LedgerLog(recovered).read([&](const ledger::Ledger& known) {
+    const auto newest = known.newest_export();
+    if (!how.killed && how.durability == Durability::page && newest &&
+        (!known.unsure_since() || *known.unsure_since() > *newest)) {
+      wrong = "events of the ledger are lost, and files that came later are not in doubt\n";
+    }
+  });
+  return wrong;
+}
+
 // Uses the recovered file system until the next power loss, at an event or at the end. The
 // recovered file system must work.
 std::string go_on(SimWorld& world, const Enumeration& how, Opened open,
@@ -592,7 +607,8 @@ std::string one_end(const Scenario& scenario, const Enumeration& how, const Refe
         *events_of_recovery = world.names();
       }
       const Life life{world, *recovered->filesystem, *recovered->backend, promises, 0};
-      wrong = check_format(world) + check_state(reference, life, low, high, world);
+      wrong = check_format(world) + check_state(reference, life, low, high, world) +
+              check_doubt(how, *recovered->filesystem);
       fs::Staging staging(*recovered->filesystem);
       if (const auto walked = staging.walk(); wrong.empty() && !walked) {
         wrong = "walk: " + describe(walked.error()) + "\n";

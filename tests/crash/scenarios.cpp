@@ -146,6 +146,27 @@ Step truncate(const std::string& path, std::uint64_t size) {
           }};
 }
 
+// The kernel had collected data of the file, and the store does not take them.
+Step lose_write(const std::string& path) {
+  return {"lose a write of " + path, [=](Life& life) {
+            (void)life.filesystem.record_lost_write(life.find(path));
+            life.note(Status());
+          }};
+}
+
+// A program begins a file with lost writes anew.
+Step begin_anew(const std::string& path) {
+  return {"begin anew " + path, [=](Life& life) {
+            const auto ino = life.find(path);
+            if (ino == 0) {
+              return;
+            }
+            // Without the mark the file must not have its former bytes.
+            life.promises[ino] = {"", life.records_after};
+            life.note(life.filesystem.setattr({}, ino, {.size = 0}));
+          }};
+}
+
 Step fsync(const std::string& path) {
   return {"fsync " + path, [=](Life& life) {
             const auto ino = life.find(path);
@@ -469,7 +490,7 @@ Step record_named(const std::string& path) {
           }};
 }
 
-// What an export does to a name that others may take; a stage-out syncs it after the names.
+// The events of an export to a name that others may take; a stage-out syncs it after the names.
 Step note_export(ledger::NameKey name) {
   return {"note the export of name " + std::to_string(name), [=](Life& life) {
             fs::LedgerLog log(life.filesystem);
@@ -772,6 +793,14 @@ Scenario every_export() {
   return {new_connection(),       create("x"),   note_export(1), note_export(2),
           surely(sync_exports()), create("y"),   note_export(1), note_export(3),
           surely(fsyncdir()),     note_export(2)};
+}
+
+Scenario every_loss() {
+  const std::string text(300, 'l');
+  return {create("a"),     write("a", text),   surely(fsync("a")), lose_write("a"),
+          lose_write("a"), surely(fsyncdir()), begin_anew("a"),    surely(fsyncdir()),
+          create("b"),     write("b", text),   lose_write("b"),    surely(fsync("b")),
+          lose_write("a"), rename("a", "c"),   surely(fsyncdir()), kernel_write("c", text)};
 }
 
 Scenario every_staging() {

@@ -18,6 +18,9 @@ Scenario every_staging();
 /// Every event of the ledger.
 Scenario every_export();
 
+/// Files that lose writes, and that programs begin anew.
+Scenario every_loss();
+
 /// Steps with a visible change each, and syncs that are acknowledged.
 Scenario visible_operations();
 

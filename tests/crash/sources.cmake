@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Made by cmake/list_sources.sh.
 set(sources
+  conversion_test.cpp
   crash_test.cpp
   enumeration.cpp
   killed_store_test.cpp

@@ -323,11 +323,27 @@ TEST_CASE("a journal of format 3 is whole after any call fails that makes it one
   }
 }
 
+namespace {
+
+// Opens the store while the n-th call fails. Returns the text if the start cannot convert the
+// journal; "" if the failure has another effect.
+std::string refusal_of_conversion(Backend& backend, test::SimWorld& world, std::uint64_t n,
+                                  int code) {
+  world.fail_call(n, code);
+  const auto opened = Filesystem::open(
+      backend, {.medium = std::make_shared<test::SimMedium>(world), .after_power_loss = false});
+  world.fail_call(0);
+  const bool is_refused = !opened && opened.error().code == code &&
+                          opened.error().what.contains("must be written anew");
+  return is_refused ? opened.error().what : "";
+}
+
+}  // namespace
+
 TEST_CASE("a start without room to write a journal of format 3 anew says what it needs",
           "[crash]") {
   unsigned told = 0;
-  bool complete = false;
-  for (std::uint64_t n = 1; !complete; ++n) {
+  for (std::uint64_t n = 1; n < 40; ++n) {
     test::SimWorld world(Durability::page, n);
     test::SimBackend backend(world);
     {
@@ -336,19 +352,62 @@ TEST_CASE("a start without room to write a journal of format 3 anew says what it
       REQUIRE(filesystem->fsync_metadata());
     }
     test::make_format_3(world);
-    world.fail_call(n, ENOSPC);
-    const auto opened = Filesystem::open(
-        backend, {.medium = std::make_shared<test::SimMedium>(world), .after_power_loss = false});
-    told += !opened && opened.error().code == ENOSPC &&
-                    opened.error().what ==
-                        "the journal has format 3 and must be written anew, which needs 4 MiB: "
-                        "free space or raise the capacity and start again, or export with efs "
-                        "salvage"
-                ? 1
-                : 0;
-    complete = world.failed_call().empty();
+    const std::string text = refusal_of_conversion(backend, world, n, ENOSPC);
+    told += text.empty() ? 0 : 1;
+    CHECK((text.empty() ||
+           text == "the journal has format 3 and must be written anew, which needs 4 MiB: free "
+                   "space or raise the capacity and start again, or export with efs salvage"));
   }
   CHECK(told > 0);
+}
+
+TEST_CASE("the room that a start asks for is that of the journal that it writes", "[crash]") {
+  for (const int names : {1, 5500}) {
+    std::string told;
+    for (std::uint64_t n = 1; told.empty(); ++n) {
+      REQUIRE(n < 100);
+      test::SimWorld world(Durability::page, n);
+      test::SimBackend backend(world);
+      {
+        const auto filesystem = open_on(backend, world, false);
+        const std::string stem(200, 'n');
+        for (int i = 0; i < names; ++i) {
+          REQUIRE(filesystem->make_symlink({}, fs::root_ino, stem + std::to_string(i), "t"));
+        }
+        REQUIRE(filesystem->fsync_metadata());
+      }
+      test::make_format_3(world);
+      told = refusal_of_conversion(backend, world, n, ENOSPC);
+      if (told.empty()) {
+        continue;
+      }
+      REQUIRE(open_on(backend, world, false));
+      INFO(names << " names: " << told);
+      const auto written = world.files.at("journal")->size >> 20U;
+      CHECK(told.contains("needs " + std::to_string(written) + " MiB:"));
+    }
+  }
+}
+
+TEST_CASE("a start that cannot convert a journal names the shortage and the way out", "[crash]") {
+  const std::map<int, std::string> expected{
+      {EDQUOT, "4 MiB, and the quota is used up: free space or raise the quota and"},
+      {EMFILE, "an open file, and this process may open no more: raise RLIMIT_NOFILE and"},
+      {ENFILE, "an open file, and the machine has no more: raise fs.file-max and"},
+      {ENOMEM, "memory: free memory and"}};
+  for (const auto& [code, text] : expected) {
+    std::string told;
+    for (std::uint64_t n = 1; told.empty(); ++n) {
+      REQUIRE(n < 100);
+      test::SimWorld world(Durability::page, n);
+      test::SimBackend backend(world);
+      REQUIRE(open_on(backend, world, false)->fsync_metadata());
+      test::make_format_3(world);
+      told = refusal_of_conversion(backend, world, n, code);
+    }
+    CHECK(told == "the journal has format 3 and must be written anew, which needs " + text +
+                      " start again, or export with efs salvage");
+  }
 }
 
 TEST_CASE("a successor that cannot write the journal anew changes nothing more", "[crash]") {

@@ -77,6 +77,16 @@ std::string listing(fs::Filesystem& filesystem) {
   return text;
 }
 
+// The files that a stage-out names as failed.
+std::string incomplete(fs::Filesystem& filesystem) {
+  std::string text;
+  const auto items = fs::Staging(filesystem).walk().value();
+  for (const auto& item : items) {
+    text += item.unreadable.empty() ? "" : item.path + ": " + item.unreadable + "\n";
+  }
+  return text;
+}
+
 struct Outcome {
   bool met = false;       // the fault was reached
   std::string where;      // the step with the fault
@@ -168,7 +178,7 @@ std::string check_answer(test::Life& life, const test::Step& step, const std::st
 // them.
 std::string check(const Fault& fault, test::SimWorld& world,
                   std::unique_ptr<fs::Filesystem> filesystem, std::size_t leaks = 0) {
-  const std::string seen = listing(*filesystem);
+  const std::string seen = listing(*filesystem), lacking = incomplete(*filesystem);
   (void)filesystem->fsync_metadata();  // frees containers that wait for a sync
   const bool failed = filesystem->failed();
   filesystem.reset();
@@ -188,6 +198,9 @@ std::string check(const Fault& fault, test::SimWorld& world,
   }
   if (const std::string found = listing(**again); found != seen) {
     return "before:\n" + seen + "after a start:\n" + found;
+  }
+  if (const std::string found = incomplete(**again); !failed && found != lacking) {
+    return "incomplete before:\n" + lacking + "after a start:\n" + found;
   }
   if (std::string wrong = test::check_journal(world); !wrong.empty()) {
     return wrong;
@@ -319,7 +332,7 @@ Outcome with_failing_allocation(const test::Scenario& scenario, const Reference&
 }
 
 std::vector<test::Scenario> all_scenarios() {
-  return {test::every_operation(), test::every_staging(), test::every_export(),
+  return {test::every_operation(), test::every_staging(), test::every_export(), test::every_loss(),
           test::bulky_attributes()};
 }
 

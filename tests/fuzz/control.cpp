@@ -65,18 +65,7 @@ void check_as(const Json& line) {
 // As a request of each kind, whatever its verb is.
 void check_request(const Json& line) {
   attempt([&] { return requests::verb_of(line); });
-  check_as<requests::Status>(line);
-  check_as<requests::Wait>(line);
-  check_as<requests::WaitEnd>(line);
-  check_as<requests::Stop>(line);
-  check_as<requests::Load>(line);
-  check_as<requests::Unload>(line);
-  check_as<requests::WaitTask>(line);
-  check_as<requests::Cancel>(line);
-  check_as<requests::List>(line);
-  check_as<requests::Explain>(line);
-  check_as<requests::Set>(line);
-  check_as<requests::Limit>(line);
+  requests::for_each([&]<typename Request>(const Request&) { check_as<Request>(line); });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -169,6 +170,21 @@ class Filler {
 
   void fill(std::int64_t& value) { value = byte(); }
 
+  void fill(bool& value) { value = byte() % 2 != 0; }
+
+  template <typename T>
+    requires requires(T& one, Filler& filler) { one.fields(filler); }
+  void fill(T& one) {
+    one.fields(*this);
+  }
+
+  template <typename T>
+  void fill(std::optional<T>& one) {
+    if (byte() % 2 != 0) {
+      fill(one.emplace());
+    }
+  }
+
   void fill(FileTime& time) { time = Nanoseconds{byte()}; }
 
   void fill(std::string& text) {
@@ -250,9 +266,10 @@ std::string text_of(const fs::Inode& inode) {
   const fs::InodeExtra& extra = inode.extra ? *inode.extra : none;
   // a root is never staged in
   const auto& origin = inode.ino == fs::root_ino ? none.origin : extra.origin;
-  std::string text = row("inode", inode.ino, inode.rdev, inode.mode, inode.uid, inode.gid,
-                         inode.nlink, inode.dirty, inode.settled, text_of(inode.atime),
-                         text_of(inode.mtime), text_of(inode.ctime), text_of(inode.btime));
+  std::string text =
+      row("inode", inode.ino, inode.rdev, inode.mode, inode.uid, inode.gid, inode.nlink,
+          inode.dirty, inode.settled, inode.lost_writes, text_of(inode.atime), text_of(inode.mtime),
+          text_of(inode.ctime), text_of(inode.btime));
   text += row(extra.target, text_of(origin), origin ? extra.origin_path : "", text_of(extra.saved),
               extra.saved ? extra.saved_path : "", extra.saved_as_staged, extra.parts,
               static_cast<int>(extra.keep));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ledger beside a model that knows who put which file there. Random exports, removals, imports
+// The ledger beside a model that knows the origin of each file. Random exports, removals, imports
 // and deeds of other users; processes die between any two steps, events are missed, and power loss
 // takes the events since the last sync.
 #include <catch2/catch_test_macros.hpp>
@@ -161,7 +161,7 @@ class World {
     }
   }
 
-  /// Of a file that is another user's: it is an input from now on.
+  /// Another user's file is an input from now on.
   void import(NameKey name) {
     const auto now = there(name);
     if (now && ledger_.whose({.name = name}, *now, Ctime::counts) == WhoseCopy::theirs) {

@@ -209,6 +209,20 @@ def full():
     os.unlink(f"{d}/full")
 
 
+def lose():
+    """A file that is whole, and one of which the store takes only a part. The program misses the error."""
+    with open(f"{d}/whole", "w") as file:
+        file.write("whole\n")
+    fd = os.open(f"{d}/holed", os.O_CREAT | os.O_WRONLY)
+    try:
+        for _ in range(24):
+            os.write(fd, b"x" * (1 << 20))
+    except OSError:
+        pass
+    fails_with_no_space(os.close, fd)
+    expect(os.stat(f"{d}/holed").st_size > 12 << 20, "most of it was accepted")
+
+
 def hold():
     """Writes, and keeps the file open. The command on the standard input ends it."""
     fd = os.open(f"{d}/held", os.O_CREAT | os.O_WRONLY)
@@ -236,4 +250,4 @@ def work(seed, rounds):
     expect(contents(model.path) == model.bytes, "no byte is lost")
 
 
-{"random": random_steps, "counts": counts, "times": times, "blocks": blocks, "full": full, "hold": hold, "work": work}[part](*sys.argv[3:])
+{"random": random_steps, "counts": counts, "times": times, "blocks": blocks, "full": full, "lose": lose, "hold": hold, "work": work}[part](*sys.argv[3:])

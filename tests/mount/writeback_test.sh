@@ -54,6 +54,20 @@ started "$JOB" -o writeback
 check 'a full store is reported' program full
 check 'full: stop' "$EFS" stop --no-stage-out full
 
+# A file that lacks data which the kernel had collected is no result, for any later process either.
+CAPACITY='16 MiB' fresh holed 'resources: []'
+started "$JOB" -o writeback
+check 'holed: a program misses the error' program lose
+check 'holed: the log has it' grep -q 'event=write_lost .*No space left' "$EFS_RUNTIME_DIR/holed/efsd.log"
+kill_both holed
+check_exit 'holed: salvage names the file' 3 'holed: its content cannot be read .*lacks some' "$EFS" salvage holed
+check 'holed: the other one is exported' grep -qx whole "$OUT/whole"
+check_not 'holed: this one is not' test -e "$OUT/holed"
+started "$JOB" -o writeback
+check_exit 'holed: after a new start a stop names it' 3 'holed: its content cannot be read .*lacks some' "$EFS" stop holed
+check_not 'holed: and does not export it' test -e "$OUT/holed"
+check 'holed: stop' "$EFS" stop --no-stage-out holed
+
 # What the daemon copies while programs run has the newest bytes.
 fresh copies 'resources: []'
 started "$JOB" -o writeback
@@ -124,4 +138,14 @@ here 'the program that wrote meanwhile lost nothing' wait "$load"
 cat "$S/taken/work"
 pids=()
 check 'taken: stop' "$EFS" stop taken
+
+CAPACITY='16 MiB' fresh again 'resources: []'
+started "$JOB" -o writeback
+check 'again: the program misses the error once more' program lose
+kill -KILL "$(worker)"
+check 'again: a successor takes over' await 20 eval '[ "$(field "$(status_of again)" "d[\"takeovers\"]")" = 1 ] && ls "$MNT"'
+check_exit 'again: after a takeover a stop names it' 3 'holed: its content cannot be read .*lacks some' "$EFS" stop again
+check 'again: the other one is exported after a takeover' grep -qx whole "$OUT/whole"
+check_not 'again: the holed one is not' test -e "$OUT/holed"
+check 'again: the end' "$EFS" stop --no-stage-out again
 finish

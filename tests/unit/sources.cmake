@@ -56,6 +56,7 @@ set(sources
   daemon/job_recorder_test.cpp
   daemon/job_state_test.cpp
   daemon/job_store_test.cpp
+  daemon/job_tasks_test.cpp
   daemon/job_watchers_test.cpp
   daemon/kept_figures_test.cpp
   daemon/mount_limits_test.cpp
@@ -85,6 +86,7 @@ set(sources
   fs/gone_test.cpp
   fs/known_directories_test.cpp
   fs/ledger_log_test.cpp
+  fs/lost_writes_test.cpp
   fs/mapped_file_test.cpp
   fs/open_table_test.cpp
   fs/record_test.cpp
@@ -181,11 +183,14 @@ set(sources
   stage/pfs/existing_names_test.cpp
   stage/pfs/merge_contention_test.cpp
   stage/pfs/merge_test.cpp
+  stage/pfs/merging_publisher_test.cpp
   stage/pfs/name_claim_test.cpp
   stage/pfs/opened_directories_test.cpp
   stage/pfs/paced_pfs_test.cpp
   stage/pfs/patience_test.cpp
   stage/pfs/pfs_io_test.cpp
+  stage/pfs/publisher_test.cpp
+  stage/pfs/rename_test.cpp
   stage/pfs/spelling_test.cpp
   stage/plan/distribute_test.cpp
   stage/plan/follow_test.cpp

@@ -68,6 +68,7 @@ Status Filesystem::set_times(std::uint64_t ino, const AttributeChange& change) {
 // Before the namespace lock of setattr(), because the data path has its own locks. The dirty bit
 // first, so that no changed file appears clean.
 Status Filesystem::set_size(std::uint64_t ino, std::uint64_t size) {
+  std::uint32_t lost_writes = 0;
   {
     WriteLock lock(mutex_);
     auto found = regular(ino);
@@ -80,9 +81,7 @@ Status Filesystem::set_size(std::uint64_t ino, std::uint64_t size) {
     }
     EFS_TRY(mark_dirty(0, **found));
     (*found)->size_set = (*found)->size_set || size > 0;
-    if (size == 0) {
-      (*found)->lacks_writes = false;
-    }
+    lost_writes = size == 0 ? (*found)->lost_writes : 0;
   }
   auto content = file(ino);
   if (!content) {
@@ -93,7 +92,7 @@ Status Filesystem::set_size(std::uint64_t ino, std::uint64_t size) {
   epoch_ends(ino);
   EFS_TRY(done);
   ++removals_;
-  return {};
+  return lost_writes > 0 ? forget_lost_writes(ino, lost_writes) : Status();
 }
 
 Status Filesystem::record_change(const Caller& caller, Inode& target,

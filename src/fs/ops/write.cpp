@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <linux/falloc.h>
 
+#include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
 
@@ -37,10 +38,65 @@ Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino,
   return (*content)->write(from, offset);
 }
 
+// The usual reason is a full store, so the record may take the room of removals: 48 bytes, once for
+// each file until a snapshot. Does not throw, because then the caller would reply without the
+// record.
 bool Filesystem::record_lost_write(std::uint64_t ino) {
-  ReadLock lock(mutex_);
+  WriteLock lock(mutex_);
   Inode* inode = names_.find(ino);
-  return inode != nullptr && !inode->lacks_writes.exchange(true);
+  if (inode == nullptr || !inode->is_regular() || inode->lost_writes++ > 0) {
+    return false;
+  }
+  if (still_marked_.erase(ino) > 0) {
+    return true;  // the journal says so
+  }
+  const LostWrites record{.ino = ino, .lacks = 1};
+  Status done = commit_at_any_room(record);
+  if (!done && done.error().code == ENOMEM) {
+    done = commit_without_memory(record);
+  }
+  if (!done && !broken_) {
+    record_failed_append(done.error());
+  }
+  return true;
+}
+
+// The buffers have had larger records.
+Status Filesystem::commit_without_memory(const LostWrites& record) try {
+  scratch_.clear();
+  encode(record, scratch_);
+  const std::uint64_t reserve = journal_->reserve(),
+                      size = store::Journal::record_size(scratch_.size());
+  EFS_TRY(append(0, -static_cast<std::int64_t>(size)));
+  (void)journal_->set_reserve(reserve);
+  return names_.apply(record);
+} catch (const std::bad_alloc&) {
+  return fail(ENOMEM);
+}
+
+// Syncs the truncation first: after power loss the file must not have its former bytes without the
+// record that it lacks some.
+Status Filesystem::forget_lost_writes(std::uint64_t ino, std::uint32_t before) {
+  if (!needs_no_sync()) {
+    slow_work_begins();
+    auto container = this->container(ino);
+    EFS_TRY(container);
+    EFS_TRY((*container)->sync(false));
+  }
+  WriteLock lock(mutex_);
+  Inode* inode = names_.find(ino);
+  if (inode == nullptr || inode->lost_writes != before) {
+    return {};
+  }
+  // Without room the journal keeps the mark until a snapshot. A program that tries again and again
+  // would else use up the room of removals.
+  const Status done = commit(0, LostWrites{.ino = ino, .lacks = 0});
+  if (done || (done.error().code != ENOSPC && done.error().code != EDQUOT)) {
+    return done;
+  }
+  still_marked_.insert(ino);
+  inode->lost_writes = 0;
+  return {};
 }
 
 Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, std::uint64_t offset,

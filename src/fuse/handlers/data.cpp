@@ -255,10 +255,14 @@ void write(Request& request, const Write& write) {
   request.observe({.ino = write.ino, .offset = from, .size = write.size});
   const auto bytes = std::as_bytes(std::span(write.data, write.size));
   fs::Filesystem& filesystem = request.filesystem();
-  const auto store = [&](std::size_t done) {
-    return filesystem.with_room([&] {
-      return filesystem.write(request.caller(), write.ino, bytes.subspan(done), from + done);
-    });
+  const auto store = [&](std::size_t done) -> Result<std::size_t> {
+    try {
+      return filesystem.with_room([&] {
+        return filesystem.write(request.caller(), write.ino, bytes.subspan(done), from + done);
+      });
+    } catch (const std::bad_alloc&) {  // not further up: the write may have to be recorded as lost
+      return fail(ENOMEM);
+    }
   };
   auto n = store(0);
   // The kernel ignores a short count for its own pages, and the rest would be lost without an

@@ -26,8 +26,8 @@ constexpr ObstacleTexts texts_if_unsure{
     .replaced = replaced_changed,
     .both = both_changed,
     .left =
-        "the file there is from when the buffer was too full to record exports, and may be "
-        "foreign; the job's version"};
+        "the file there is from when the buffer was too full to record exports, or a crash took "
+        "their records, and may be foreign; the job's version"};
 constexpr ObstacleTexts texts_if_changed{
     .replaced = replaced_changed,
     .both = both_changed,

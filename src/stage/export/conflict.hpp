@@ -17,7 +17,7 @@ namespace efs::stage {
 /// The file that has the name, as the export sees it.
 struct Encounter {
   PfsVersion version = PfsVersion::origin_or_none;  // compared with the item of the buffer
-  WhoseCopy whose = WhoseCopy::unknown;             // by the export log
+  WhoseCopy whose = WhoseCopy::unknown;             // by the ledger
   bool exists = false;
   bool is_own = false;  // a version that the job has imported or exported under this name
   // in place, and the job has imported or exported a version of this name: another version is one
@@ -38,7 +38,7 @@ struct ConflictRules {
 enum class Obstacle : std::uint8_t {
   none,
   changed,  // it replaced a version of the job
-  unsure,   // as `changed`, if the name is the job's: the export log is incomplete
+  unsure,   // as `changed`, if the name is the job's: the ledger is incomplete
   existed,  // neither an input nor a result of the job had the name
   of_job,   // the job has exported another file under the name
   of_node,  // another node of the job may have exported it

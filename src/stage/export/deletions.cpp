@@ -59,6 +59,7 @@ bool is_missing(const Error& error) {
 Deletions::Deletions(const ExportContext& context)
     : config_(context.config),
       pfs_(context.pfs),
+      publisher_(*context.options.publisher),
       tree_(context.tree),
       pool_(context.pool),
       progress_(context.progress),
@@ -211,13 +212,14 @@ ReceiptEntry Deletions::leave_changed(const fs::WalkItem& item, const Decision& 
 /// Removes `now` from the directory, unless the name belongs to another file by now, and records
 /// that.
 Status Deletions::remove_version(const fs::WalkItem& item, int directory, const struct stat& now) {
-  const std::string name = leaf_of(item.path);
+  const std::string name = leaf_of(item.path), claimant = partial_name(name, partial_tag_);
   // As for a result: another process may have changed the file since the check.
   if (placed_ != nullptr) {
     (void)placed_->coming({.name = item.path, .own = item.path}, nullptr, &now);
   }
   const auto remove = [&] {
-    return pfs_.remove(directory, name, now, partial_name(name, partial_tag_));
+    return publisher_.remove(pfs_,
+                             {.at = directory, .name = name, .seen = now, .claimant = claimant});
   };
   auto done = remove();
   if (!done && done.error().code == EACCES && tree_.grant_owner_access(parent_of(item.path))) {

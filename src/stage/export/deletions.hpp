@@ -59,6 +59,7 @@ class Deletions {
 
   const config::JobConfig& config_;
   PfsIo& pfs_;
+  Publisher& publisher_;
   ResultsTree& tree_;
   WorkerPool& pool_;
   const Progress& progress_;

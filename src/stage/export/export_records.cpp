@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "stage/pfs/merge.hpp"
+#include "stage/versions/copy_version.hpp"
 
 namespace efs::stage {
 
@@ -17,8 +17,8 @@ void ExportRecords::record_naming(const Outgoing& out, const PartialJob& job,
   if (placed_ == nullptr) {
     return;
   }
-  const auto before =
-      job.over != nullptr ? Result<struct stat>(*job.over) : pfs_.lstat(job.directory, out.name);
+  const auto before = job.rule.over != nullptr ? Result<struct stat>(*job.rule.over)
+                                               : pfs_.lstat(job.directory, out.name);
   (void)placed_->coming({.name = out.item->path, .own = buffer_.own_path(out.item->path)}, &copy,
                         before ? &*before : nullptr);
 }
@@ -42,7 +42,7 @@ void ExportRecords::record_named(Outgoing& out, int directory, bool is_theirs) {
     if (!*copy) {
       return std::unexpected(copy->error());
     }
-    return copy_version(pfs_, directory, out.name, **copy);
+    return copy_version(pfs_, publisher_, directory, out.name, **copy);
   });
   if (placed_ != nullptr && !is_theirs) {
     if (!copy) {
@@ -63,7 +63,7 @@ void ExportRecords::record_named(Outgoing& out, int directory, bool is_theirs) {
 
 Status ExportRecords::record_placed(const Outgoing& out, int directory, const struct stat& copy) {
   return placed_->placed({.name = out.item->path, .own = buffer_.own_path(out.item->path)}, &copy,
-                         pfs_.is_shared(directory, out.name, copy));
+                         publisher_.is_shared(pfs_, directory, out.name, copy));
 }
 
 void ExportRecords::record_linked(const Outgoing& first, int directory) {

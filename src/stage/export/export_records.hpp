@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Tells the journal and the export log the names that results get.
+// Tells the journal the names that results get.
 
 #include "stage/export/export_context.hpp"
 #include "stage/export/outgoing.hpp"
@@ -8,12 +8,15 @@
 
 namespace efs::stage {
 
-/// Records the names given in the export log, `placed` of the options, unless that is null.
+/// Records the names given in the ledger, `placed` of the options, too, unless that is null.
 /// Thread-safe for different results. `directory` is always the open directory of the result.
 class ExportRecords {
  public:
   explicit ExportRecords(const ExportContext& context)
-      : buffer_(context.buffer), pfs_(context.pfs), placed_(context.options.placed) {}
+      : buffer_(context.buffer),
+        pfs_(context.pfs),
+        publisher_(*context.options.publisher),
+        placed_(context.options.placed) {}
 
   /// Call just before the file with the attributes `copy` gets the name of the job. `is_shared`: as
   /// in AboutToName. A program may change the file at any time, and this process may die. Only this
@@ -35,6 +38,7 @@ class ExportRecords {
 
   ExportSource& buffer_;
   PfsIo& pfs_;
+  Publisher& publisher_;
   PlacedNames* const placed_;
 };
 

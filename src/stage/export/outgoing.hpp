@@ -54,7 +54,7 @@ struct Outgoing {
             .is_hidden = straight,
             .fsync = fsync,
             .name = name,
-            .is_new = !entry.placed_as.empty()};
+            .rule = {.is_new = !entry.placed_as.empty()}};
   }
 
   void settle(Action action, std::string reason = {}) {

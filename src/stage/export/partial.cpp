@@ -12,7 +12,6 @@
 #include "fs/acl.hpp"
 #include "stage/export/results_tree.hpp"
 #include "stage/pfs/attributes.hpp"
-#include "stage/pfs/merge.hpp"
 #include "stage/pfs/name_claim.hpp"
 #include "stage/pfs/open_owned.hpp"
 #include "stage/pfs/partial_name.hpp"
@@ -37,22 +36,13 @@ auto make_partial(const PartialJob& job, PfsIo& pfs, Make make) {
 }
 
 Status give_name(const PartialJob& job, const struct stat& partial, PfsIo& pfs,
-                 const AboutToName& about_to) {
+                 Publisher& publisher, const AboutToName& about_to) {
   const std::string name = job.name.empty() ? leaf_of(job.item.path) : job.name;
-  if (!job.is_new && job.over == nullptr) {
-    return pfs.rename(job.directory, job.partial, name, about_to);
-  }
-  const auto tell = [&] {
-    if (about_to) {
-      about_to(false);
-    }
-  };
-  if (!job.is_new) {
-    return rename_over(pfs, {.at = job.directory, .from = job.partial, .to = name}, partial,
-                       *job.over, tell);
-  }
-  tell();
-  return pfs.rename_new(job.directory, job.partial, name);
+  return publisher.publish(pfs,
+                           {.names = {.at = job.directory, .from = job.partial, .to = name},
+                            .partial = partial,
+                            .rule = job.rule},
+                           about_to);
 }
 
 Error not_named(const Error& error) {
@@ -286,11 +276,11 @@ Result<PartialFile> write_partial(const PartialJob& job, ExportSource& buffer, P
 }
 
 bool is_name_taken(const PartialJob& job, const Error& error) {
-  return error.code == EEXIST && (job.is_new || job.over != nullptr);
+  return error.code == EEXIST && job.rule.is_bound();
 }
 
 Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs,
-                       const AboutToPublish& about_to) {
+                       Publisher& publisher, const AboutToPublish& about_to) {
   const auto now = pfs.lstat(job.directory, job.partial);
   if (now &&
       (now->st_ino != written.inode || static_cast<std::uint64_t>(now->st_size) != written.size)) {
@@ -302,7 +292,7 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
       about_to(*now, is_shared);
     }
   };
-  const Status done = now ? give_name(job, *now, pfs, tell)
+  const Status done = now ? give_name(job, *now, pfs, publisher, tell)
                           : Status(with_context(now.error(), "checking its partial"));
   if (done || is_held(done.error()) || is_name_taken(job, done.error())) {
     return done;
@@ -328,15 +318,16 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
   return {};
 }
 
-Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs,
+Status link_partial(const LinkSource& from, const PartialJob& job, PfsIo& pfs, Publisher& publisher,
                     const AboutToName& about_to) {
-  auto made = make_afresh(pfs, job.directory, job.partial,
-                          [&] { return pfs.link(from_at, from, job.directory, job.partial); });
+  auto made = make_afresh(pfs, job.directory, job.partial, [&] {
+    return pfs.link(from.directory, from.name, job.directory, job.partial);
+  });
   if (!made) {
     return fail(made.error().code, "linking it: " + describe(made.error()));
   }
   const auto now = pfs.lstat(job.directory, job.partial);
-  auto done = now ? give_name(job, *now, pfs, about_to) : std::unexpected(now.error());
+  auto done = now ? give_name(job, *now, pfs, publisher, about_to) : std::unexpected(now.error());
   if (done) {
     return done;
   }

@@ -13,6 +13,7 @@
 #include "stage/copy/transfer.hpp"
 #include "stage/export_source.hpp"
 #include "stage/pfs/pfs_io.hpp"
+#include "stage/pfs/publisher.hpp"
 
 namespace efs::stage {
 
@@ -41,9 +42,7 @@ struct PartialJob {
   // the file would inherit an ACL from its directory and must not: it gets the item's ACL or none
   bool inherits_acl = false;
   mode_t acl_allows = 0777;  // otherwise: the mode bits that the directory's default ACL permits
-  bool is_new = false;       // the name must be free: otherwise EEXIST, and the partial stays
-  // or it must belong to this file: otherwise EEXIST, and the partial stays
-  const struct stat* over = nullptr;
+  NameRule rule{};           // which file may lose the name: if another one has it, EEXIST
 };
 
 /// Creates a new file with `make`. A file that already has the partial's name is the remainder of a
@@ -85,12 +84,12 @@ bool is_name_taken(const PartialJob& job, const Error& error);
 
 /// Checks that the partial is the file that was written and has its full size. Then gives it the
 /// item's name and replaces the file that has the name. Requires: the partial is durable. After an
-/// error the partial is removed, as above. Exceptions are EEXIST as `job` requests it and
-/// is_held(): the partial stays, and the caller may try again. `about_to` is called with the
-/// partial's attributes as PfsIo::rename() calls its own.
+/// error the partial is removed, as above. Exceptions are EEXIST by the job's rule and is_held():
+/// the partial stays, and the caller may try again. `about_to` is called with the partial's
+/// attributes as Publisher::publish() calls its own.
 using AboutToPublish = std::function<void(const struct stat& partial, bool is_shared)>;
 Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo& pfs,
-                       const AboutToPublish& about_to = {});
+                       Publisher& publisher, const AboutToPublish& about_to = {});
 
 /// Reads the file back from the PFS and compares it with the checksum of the written data. Drops
 /// this client's cached pages first. Requires: a checksum, and a durable file, because the kernel
@@ -99,11 +98,16 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch,
                  const std::atomic<bool>& cancel);
 
-/// Gives the file `from` (in the open directory `from_at`) the item's name too. It makes a link
-/// with the partial name and renames it, which replaces the file that has the name. Errors: EPERM,
-/// EOPNOTSUPP, EMLINK, EXDEV if the PFS cannot link; EEXIST as `job` requests it; is_held(). No
-/// partial is left.
-Status link_partial(int from_at, const std::string& from, const PartialJob& job, PfsIo& pfs,
-                    const AboutToName& about_to = {});
+/// A file that has the name `name` in the open directory `directory`.
+struct LinkSource {
+  int directory = -1;
+  const std::string& name;
+};
+
+/// Gives the file `from` the item's name too. It makes a link with the partial name and renames it,
+/// which replaces the file that has the name. Errors: EPERM, EOPNOTSUPP, EMLINK, EXDEV if the PFS
+/// cannot link; EEXIST by the job's rule; is_held(). No partial is left.
+Status link_partial(const LinkSource& from, const PartialJob& job, PfsIo& pfs, Publisher& publisher,
+                    const AboutToName& about_to);
 
 }  // namespace efs::stage

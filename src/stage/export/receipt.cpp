@@ -323,7 +323,7 @@ Status write_in(PfsIo& pfs, int directory, const NewText& file) {
     const fs::WalkItem none;
     return publish_partial(
         {.item = none, .directory = directory, .partial = partial, .name = file.name}, *written,
-        pfs);
+        pfs, replacing_publisher());
   }));
   if (auto synced = pfs.fsync(directory); !synced) {
     return with_context(synced.error(), "fsync of its directory");
@@ -513,10 +513,12 @@ std::string describe(const Receipt& receipt, std::size_t names) {
   const auto left = totals.failed + totals.conflict + totals.not_saved;
   const auto unreadable = count_unreadable(receipt);
   if (unreadable > 0) {
-    text += std::to_string(unreadable) +
-            " results cannot be read from the buffer: their containers are gone or unreadable, or "
-            "power loss took their content. If you have the containers, restore them, then " +
-            receipt.way_out + " " + escaped(receipt.job) + "\n";
+    text +=
+        std::to_string(unreadable) +
+        " results cannot be read from the buffer: their containers are gone or unreadable, they "
+        "lack data that the buffer could not take, or power loss took their content. If you have "
+        "the containers, restore them, then " +
+        receipt.way_out + " " + escaped(receipt.job) + "\n";
   }
   if (left > receipt.lost + unreadable) {
     text += std::to_string(left - receipt.lost - unreadable) + " results (" +

@@ -292,7 +292,7 @@ void ResultBatches::sync_names_of(const Results& results) {
     }
   }
   const Status synced = tree_.sync_with_made(directories);
-  // if that fails, only the records of the inodes survive power loss
+  // if that fails, the records of these exports may not survive power loss
   if (options_.placed != nullptr && !directories.empty()) {
     (void)options_.placed->sync();
   }

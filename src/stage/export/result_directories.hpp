@@ -111,7 +111,7 @@ class ResultDirectories {
   ResultsTree& tree_;
   ExportFailures& failures_;
   const bool in_place_;
-  // null: no export log; directories get the job's attributes regardless of their origin
+  // null: no ledger; directories get the job's attributes regardless of their origin
   PlacedNames* const placed_;
   bool is_patient_ = true;
   std::unordered_set<std::string> failed_;

@@ -9,6 +9,7 @@ ResultNames::ResultNames(const ExportContext& context)
     : config_(context.config),
       buffer_(context.buffer),
       pfs_(context.pfs),
+      publisher_(*context.options.publisher),
       tree_(context.tree),
       progress_(context.progress),
       failures_(context.failures),
@@ -65,10 +66,6 @@ bool ResultNames::is_looked_at(const Outgoing& out) const {
   return may_protect(may_conflict(out) || is_unsure(), rules_);
 }
 
-bool ResultNames::is_guarded(const Outgoing& out) const {
-  return is_looked_at(out) && config_.nodes <= 1 && !config_.merges;
-}
-
 Result<PfsCheck> ResultNames::check(const Outgoing& out, int directory, Scratch& scratch) {
   const Comparand there{.directory = directory,
                         .name = out.name,
@@ -78,7 +75,11 @@ Result<PfsCheck> ResultNames::check(const Outgoing& out, int directory, Scratch&
 }
 
 VersionMeans ResultNames::means(Scratch& scratch) const {
-  return {.buffer = buffer_, .pfs = pfs_, .scratch = scratch, .cancel = progress_.cancel};
+  return {.buffer = buffer_,
+          .pfs = pfs_,
+          .publisher = publisher_,
+          .scratch = scratch,
+          .cancel = progress_.cancel};
 }
 
 /// True if the PFS resolves this name and the name of its elder to the same file. (False if both

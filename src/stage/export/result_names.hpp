@@ -38,10 +38,6 @@ class ResultNames {
   /// True if the file that has the name may belong to another user and the job file protects it.
   bool is_looked_at(const Outgoing& out) const;
 
-  /// True if only the checked file may be replaced, because two jobs may export the same name.
-  /// (With several nodes, the PFS's rename handles that.)
-  bool is_guarded(const Outgoing& out) const;
-
   /// True if `there`, which has the name, is the version that the job may replace.
   bool is_own(const Outgoing& out, const struct stat& there) const;
 
@@ -79,6 +75,7 @@ class ResultNames {
   const config::JobConfig& config_;
   ExportSource& buffer_;
   PfsIo& pfs_;
+  Publisher& publisher_;
   ResultsTree& tree_;
   Progress& progress_;
   ExportFailures& failures_;

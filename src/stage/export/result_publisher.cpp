@@ -11,12 +11,6 @@ namespace {
 
 constexpr int most_tries = 1000;  // of getting a name for which other processes compete
 
-/// Lets the name be given only if it still belongs to `there`; null: only if it is free.
-void guard_name(PartialJob& job, const struct stat* there) {
-  job.is_new = there == nullptr;
-  job.over = there;
-}
-
 /// True if the PFS should have a copy of the result.
 bool is_brought_out(const Outgoing& out) {
   return out.state == Outgoing::State::settled &&
@@ -42,6 +36,7 @@ bool cannot_link(const Error& error) {
 
 ResultPublisher::ResultPublisher(const ExportContext& context, ResultNames& names)
     : pfs_(context.pfs),
+      publisher_(*context.options.publisher),
       tree_(context.tree),
       progress_(context.progress),
       failures_(context.failures),
@@ -89,10 +84,10 @@ bool ResultPublisher::take_name(Outgoing& out, int directory, Scratch& scratch) 
     if (!job) {
       return false;
     }
-    const auto published =
-        publish_partial(*job, out.file, pfs_, [&](const struct stat& partial, bool is_shared) {
-          records_.record_naming(out, *job, partial, is_shared);
-        });
+    const auto about_to = [&](const struct stat& partial, bool is_shared) {
+      records_.record_naming(out, *job, partial, is_shared);
+    };
+    const auto published = publish_partial(*job, out.file, pfs_, publisher_, about_to);
     if (published) {
       return true;
     }
@@ -140,8 +135,8 @@ std::optional<PartialJob> ResultPublisher::look_again(Outgoing& out, int directo
   }
   out.replaces = decision.replaces && out.entry.placed_as.empty();
   PartialJob job = out.job(directory);
-  if (out.entry.placed_as.empty() && names_.is_guarded(out)) {
-    guard_name(job, there.exists ? &there.seen : nullptr);
+  if (out.entry.placed_as.empty()) {
+    job.rule = publisher_.rule_for(there.exists ? &there.seen : nullptr);
   }
   return job;
 }
@@ -197,14 +192,15 @@ bool ResultPublisher::link_copy(Outgoing& out, const LinkedCopy& copy, int direc
 bool ResultPublisher::make_link(Outgoing& out, const LinkedCopy& copy, int directory,
                                 const struct stat* present) {
   PartialJob job = out.job(directory);
-  if (names_.is_guarded(out)) {
-    guard_name(job, present);
+  if (names_.is_looked_at(out)) {
+    job.rule = publisher_.rule_for(present);
   }
-  const bool first_is_shared = pfs_.is_shared(copy.directory, copy.first.name, copy.now);
+  const LinkSource first{.directory = copy.directory, .name = copy.first.name};
+  const bool first_is_shared = publisher_.is_shared(pfs_, first.directory, first.name, copy.now);
   const auto about_to = [&](bool is_shared) {
     records_.record_naming(out, job, copy.now, is_shared || first_is_shared);
   };
-  const auto done = link_partial(copy.directory, copy.first.name, job, pfs_, about_to);
+  const auto done = link_partial(first, job, pfs_, publisher_, about_to);
   if (!done && is_held(done.error())) {
     return out.held = done.error().what, true;
   }

@@ -52,6 +52,7 @@ class ResultPublisher {
   void take_link(Outgoing& out, const LinkedCopy& copy, int directory);
 
   PfsIo& pfs_;
+  Publisher& publisher_;
   ResultsTree& tree_;
   const Progress& progress_;
   ExportFailures& failures_;

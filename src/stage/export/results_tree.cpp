@@ -223,9 +223,11 @@ Status ResultsTree::show(const std::string& path) {
   if (!parent) {
     return with_context(parent.error(), "opening its parent directory");
   }
-  if (const Status renamed = pfs_.rename_new(parent->get(), hidden.name, leaf_of(path)); !renamed) {
+  const std::string name = leaf_of(path);
+  const Status renamed = rename_new(pfs_, {.at = parent->get(), .from = hidden.name, .to = name});
+  if (!renamed) {
     // The PFS may have lost the reply to the call.
-    const auto there = pfs_.lstat(parent->get(), leaf_of(path));
+    const auto there = pfs_.lstat(parent->get(), name);
     if (!there || there->st_ino != hidden.inode) {
       return with_context(renamed.error(), "giving the directory its name");
     }

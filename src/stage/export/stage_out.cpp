@@ -179,7 +179,7 @@ class StageOut {
   bool is_of_another_node(int directory, const std::string& name, const struct stat& there,
                           const fs::Origin& copy) const {
     return config_.nodes > 1 && copy.ctime != 0 &&
-           (!is_copy(there, copy) || pfs_.is_shared(directory, name, there));
+           (!is_copy(there, copy) || options_.publisher->is_shared(pfs_, directory, name, there));
   }
 
   /// Several names of one file on the PFS that were imported one after the other (by a load) are

@@ -11,12 +11,12 @@
 #include "stage/export/conflict.hpp"
 #include "stage/export/selection.hpp"
 #include "stage/pfs/attributes.hpp"
-#include "stage/pfs/merge.hpp"
 #include "stage/pfs/name_claim.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "stage/pfs/paths.hpp"
 #include "stage/pfs/patience.hpp"
 #include "stage/resume/resume.hpp"
+#include "stage/versions/copy_version.hpp"
 #include "stage/versions/placed_names.hpp"
 #include "stage/versions/version_check.hpp"
 
@@ -152,7 +152,7 @@ Result<PartWriter::OldVersion> PartWriter::open_old(const fs::WalkItem& item) {
 
 /// If the replaced version was another user's, nothing is recorded: the remaining bytes are that
 /// user's. Otherwise the new version is recorded as this job's, even if its name does not survive
-/// a crash. For a new file of the job the export log has the record.
+/// a crash. For a new file of the job the ledger has the record.
 void PartWriter::record_version(const fs::WalkItem& item, const PartialFile& made,
                                 Replaced replaced, ReceiptEntry& entry) {
   if (!made.lost.empty()) {
@@ -203,7 +203,7 @@ Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntr
 }
 
 Status PartWriter::record_part(const fs::WalkItem& item, const PartialFile& made) try {
-  const auto version = version_below(pfs_, config_.results_dir, item.path);
+  const auto version = version_below(pfs_, publisher_, config_.results_dir, item.path);
   if (!version) {
     return std::unexpected(version.error());
   }
@@ -231,8 +231,9 @@ Status PartWriter::record_placed(const fs::WalkItem& item, const PartialFile& ma
   if (options_.placed == nullptr || now->st_ino != made.inode) {
     return {};
   }
-  return options_.placed->placed({.name = item.path, .own = item.path}, &*now,
-                                 pfs_.is_shared(directory->get(), leaf_of(item.path), *now));
+  return options_.placed->placed(
+      {.name = item.path, .own = item.path}, &*now,
+      publisher_.is_shared(pfs_, directory->get(), leaf_of(item.path), *now));
 }
 
 /// Writes the partial and renames it. After an error no partial is left.
@@ -293,14 +294,11 @@ Status PartWriter::give_name(const PartialJob& job, const PartialFile& made, con
     (void)pfs_.unlink(job.directory, job.partial);
     return secured;
   }
-  // Nor may it change while the new version gets its name. (With several nodes, the PFS's rename
-  // handles that.)
+  // Nor may it change while the new version gets its name.
   PartialJob last = job;
-  if (config_.nodes <= 1 && !config_.merges) {
-    last.over = &old.attributes;
-  }
+  last.rule = publisher_.rule_for(&old.attributes);
   const Status named = publish_patiently(last, made, about_to);
-  if (!named && named.error().code == EEXIST && last.over != nullptr) {
+  if (!named && is_name_taken(last, named.error())) {
     (void)pfs_.unlink(job.directory, job.partial);
     return conflict(entry, changed_meanwhile);
   }
@@ -312,7 +310,7 @@ Status PartWriter::publish_patiently(const PartialJob& job, const PartialFile& m
                                      const AboutToPublish& about_to) {
   Patience patience(progress_.cancel, *options_.pauses);
   for (;;) {
-    const Status named = publish_partial(job, made, pfs_, about_to);
+    const Status named = publish_partial(job, made, pfs_, publisher_, about_to);
     if (named || !is_held(named.error())) {
       return named;
     }

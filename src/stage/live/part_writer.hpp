@@ -26,6 +26,7 @@ class PartWriter : LiveTransfer {
   PartWriter(const LiveArguments& with, UnloadBuffer& buffer)
       : LiveTransfer(with),
         buffer_(buffer),
+        publisher_(*options_.publisher),
         in_place_(config::has_results_in_place(config_)),
         inputs_(config_, buffer, pfs_) {}
 
@@ -77,6 +78,7 @@ class PartWriter : LiveTransfer {
   Result<std::string> take_attributes(const OldVersion& old, int fd);
 
   UnloadBuffer& buffer_;
+  Publisher& publisher_;
   const bool in_place_;
   InputGuard inputs_;
 };

@@ -16,8 +16,8 @@
 #include "stage/live/names.hpp"
 #include "stage/live/part_writer.hpp"
 #include "stage/live/unload_buffer.hpp"
-#include "stage/pfs/merge.hpp"
 #include "stage/resume/resume.hpp"
+#include "stage/versions/copy_version.hpp"
 #include "stage/versions/version_check.hpp"
 
 namespace efs::stage {
@@ -41,6 +41,7 @@ class Unload : LiveTransfer {
  public:
   Unload(const LiveArguments& with, const UnloadRequest& request)
       : LiveTransfer(with),
+        publisher_(*options_.publisher),
         request_(request),
         in_place_(config::has_results_in_place(config_)),
         buffer_(staging_, request.as_is, in_place_) {}
@@ -305,7 +306,7 @@ class Unload : LiveTransfer {
           (!entry.placed_as.empty() && entry.placed_as != name)) {
         continue;
       }
-      if (auto version = version_below(pfs_, config_.results_dir, name)) {
+      if (auto version = version_below(pfs_, publisher_, config_.results_dir, name)) {
         names.push_back({.path = name, .version = *version, .by = item->second.ino});
       }
     }
@@ -393,10 +394,10 @@ class Unload : LiveTransfer {
     if (!known) {
       return fail(EBUSY, "the buffer may have the only copy");
     }
-    auto now =
-        item.saved
-            ? version_below(pfs_, config_.results_dir, config::result_path(config_, item.path))
-            : version_below(pfs_, config_.root_dir, config::source_of(config_, item.path));
+    auto now = item.saved ? version_below(pfs_, publisher_, config_.results_dir,
+                                          config::result_path(config_, item.path))
+                          : version_below(pfs_, publisher_, config_.root_dir,
+                                          config::source_of(config_, item.path));
     const bool same = now && now->inode == known->inode && now->device == known->device &&
                       now->size == known->size && now->mtime == known->mtime;
     return same ? Status() : fail(ESTALE, "the PFS does not have this version any more");
@@ -406,7 +407,7 @@ class Unload : LiveTransfer {
   /// replaced the copy since.
   Result<fs::Origin> version_of_copy(const fs::WalkItem& item) {
     const auto named = buffer_.version_of(item.path);
-    auto now = version_below(pfs_, config_.results_dir, item.path);
+    auto now = version_below(pfs_, publisher_, config_.results_dir, item.path);
     if (now && !named) {
       return fail(ESTALE, "the version of its copy was not recorded");
     }
@@ -419,7 +420,7 @@ class Unload : LiveTransfer {
   /// The same for a result that an output rule renames; no version was recorded when it got its
   /// name.
   Result<fs::Origin> version_of_renamed(const fs::WalkItem& item, const std::string& name) {
-    auto now = version_below(pfs_, config_.results_dir, name);
+    auto now = version_below(pfs_, publisher_, config_.results_dir, name);
     const auto& ours = item.attributes;
     const bool same = !now || !S_ISREG(ours.st_mode) ||
                       (now->size == static_cast<std::uint64_t>(ours.st_size) &&
@@ -467,6 +468,7 @@ class Unload : LiveTransfer {
     receipt_.entries.push_back(std::move(entry));
   }
 
+  Publisher& publisher_;
   const UnloadRequest& request_;
   const bool in_place_;
   UnloadBuffer buffer_;

@@ -19,9 +19,9 @@ namespace efs::stage {
 ///    success.
 enum class CallKind : std::uint8_t { reading, idempotent, once };
 
-/// One call of a member of PfsIo. Borrows its texts.
+/// One call of a member of PfsIo, or a task that counts as one. Borrows its texts.
 struct PfsCall {
-  const char* function;  // the member
+  const char* function;  // the member, or the task's name
   CallKind kind = CallKind::reading;
   std::uint64_t bytes = 0;       // to read or write
   std::string_view object = {};  // the name that the member got; "" for a descriptor
@@ -147,10 +147,9 @@ class ForwardingPfs : public PfsIo {
                   [&] { return real_.link(from_at, from, at, name); });
   }
 
-  Status rename(int at, const std::string& from, const std::string& to,
-                const AboutToName& about_to = {}) override {
+  Status rename(int at, const std::string& from, const std::string& to) override {
     return invoke({.function = "rename", .kind = CallKind::once, .object = to},
-                  [&] { return real_.rename(at, from, to, about_to); });
+                  [&] { return real_.rename(at, from, to); });
   }
 
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
@@ -158,24 +157,9 @@ class ForwardingPfs : public PfsIo {
                   [&] { return real_.rename_noreplace(at, from, to); });
   }
 
-  Status rename_new(int at, const std::string& from, const std::string& to) override {
-    return invoke({.function = "rename_new", .kind = CallKind::once, .object = to},
-                  [&] { return real_.rename_new(at, from, to); });
-  }
-
   Status unlink(int at, const std::string& name) override {
     return invoke({.function = "unlink", .kind = CallKind::once, .object = name},
                   [&] { return real_.unlink(at, name); });
-  }
-
-  Status remove(int at, const std::string& name, const struct stat& seen,
-                const std::string& claimant) override {
-    return invoke({.function = "remove", .kind = CallKind::once, .object = name},
-                  [&] { return real_.remove(at, name, seen, claimant); });
-  }
-
-  bool is_shared(int at, const std::string& name, const struct stat& there) override {
-    return real_.is_shared(at, name, there);
   }
 
   Status rmdir(int at, const std::string& name) override {
@@ -251,6 +235,11 @@ class ForwardingPfs : public PfsIo {
   Result<bool> is_mount_root(int fd) override {
     return invoke({.function = "is_mount_root", .kind = CallKind::reading},
                   [&] { return real_.is_mount_root(fd); });
+  }
+
+  Status as_one_call(const char* function, const std::string& name, const PfsTask& task) override {
+    return invoke({.function = function, .kind = CallKind::once, .object = name},
+                  [&] { return real_.as_one_call(function, name, task); });
   }
 
  protected:

@@ -15,7 +15,6 @@
 
 #include "stage/pfs/name_claim.hpp"
 #include "stage/pfs/partial_name.hpp"
-#include "stage/pfs/paths.hpp"
 
 namespace efs::stage {
 namespace {
@@ -158,10 +157,9 @@ Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct s
 
 Status give_new_name(PfsIo& pfs, const MergingPartial& partial,
                      const std::function<void()>& about_to) {
-  const auto& [at, from, to] = partial.names;
-  EFS_TRY(is_still(pfs, at, from, partial.attributes));
+  EFS_TRY(is_still(pfs, partial.names.at, partial.names.from, partial.attributes));
   about_to();
-  return pfs.rename_new(at, from, to);
+  return rename_new(pfs, partial.names);
 }
 
 // The files that this node may replace whatever they contain: those from before `since`, and `own`
@@ -216,8 +214,12 @@ MergeOutcome give_merged_name(PfsIo& pfs, const MergingPartial& partial, const s
   };
   // Also for an identical file: otherwise the other node would count the shared file as its own
   // and replace it later.
+  const auto give = [&] {
+    tell();
+    return pfs.rename(partial.names.at, partial.names.from, partial.names.to);
+  };
   const Status done = there != nullptr
-                          ? rename_over(pfs, partial.names, partial.attributes, *there, tell)
+                          ? rename_over(pfs, partial.names, partial.attributes, *there, give)
                           : give_new_name(pfs, partial, tell);
   if (done) {
     return found.is_free ? Placed::ours : Placed::shared;
@@ -252,7 +254,7 @@ MergeOutcome merge_with(PfsIo& pfs, const MergingPartial& partial, const struct 
 }  // namespace
 
 Status rename_over(PfsIo& pfs, const Rename& names, const struct stat& ours,
-                   const struct stat& seen, const std::function<void()>& about_to) {
+                   const struct stat& seen, const std::function<Status()>& give) {
   const auto& [at, from, to] = names;
   return under_claim(pfs, at, to, from, [&]() -> Status {
     const auto now = look_anew(pfs, at, to);
@@ -263,10 +265,7 @@ Status rename_over(PfsIo& pfs, const Rename& names, const struct stat& ours,
       return fail(EEXIST);
     }
     EFS_TRY(is_still(pfs, at, from, ours));
-    if (about_to) {
-      about_to();
-    }
-    return pfs.rename(at, from, to);
+    return give();
   });
 }
 
@@ -305,40 +304,6 @@ std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
     }
   }
   return copies;
-}
-
-namespace {
-
-fs::Origin version_of(const struct stat& st, Nanoseconds ctime) {
-  return {.device = st.st_dev,
-          .inode = st.st_ino,
-          .size = static_cast<std::uint64_t>(st.st_size),
-          .mtime = to_ns(st.st_mtim),
-          .ctime = ctime};
-}
-
-}  // namespace
-
-fs::Origin copy_version(PfsIo& pfs, int at, const std::string& name, const struct stat& there) {
-  return version_of(there, pfs.is_shared(at, name, there) ? 0 : to_ns(there.st_ctim));
-}
-
-Result<fs::Origin> version_below(PfsIo& pfs, const std::string& top, const std::string& path) {
-  const auto root = pfs.open(AT_FDCWD, top, directory_flags);
-  const auto directory = root ? pfs.open_beneath(root->get(), parent_of(path), passage_flags)
-                              : std::unexpected(root.error());
-  if (!directory) {
-    return std::unexpected(directory.error());
-  }
-  const auto now = pfs.lstat(directory->get(), leaf_of(path));
-  if (!now) {
-    return std::unexpected(now.error());
-  }
-  return copy_version(pfs, directory->get(), leaf_of(path), *now);
-}
-
-fs::Origin coming_version(const struct stat& partial, bool is_shared) {
-  return version_of(partial, is_shared ? 0 : fs::Origin::any_ctime);
 }
 
 Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen,

@@ -22,8 +22,6 @@
 
 #include "config/paths.hpp"
 #include "fs/acl.hpp"
-#include "stage/pfs/merge.hpp"
-#include "stage/pfs/name_claim.hpp"
 
 namespace efs::stage {
 namespace {
@@ -265,24 +263,9 @@ class PosixPfs final : public PfsIo {
     return status_of(::linkat(from_at, from.c_str(), at, name.c_str(), 0));
   }
 
-  Status rename(int at, const std::string& from, const std::string& to,
-                const AboutToName& about_to) override {
-    if (about_to) {
-      about_to(false);
-    }
+  Status rename(int at, const std::string& from, const std::string& to) override {
     return status_of(::renameat(at, from.c_str(), at, to.c_str()));
   }
-
-  Status rename_new(int at, const std::string& from, const std::string& to) override {
-    return PfsIo::rename_new(at, from, to);
-  }
-
-  Status remove(int at, const std::string& name, const struct stat& seen,
-                const std::string& claimant) override {
-    return PfsIo::remove(at, name, seen, claimant);
-  }
-
-  bool is_shared(int, const std::string&, const struct stat&) override { return false; }
 
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
     constexpr unsigned no_replace = 1;  // RENAME_NOREPLACE, which not every C library has
@@ -399,6 +382,10 @@ class PosixPfs final : public PfsIo {
     return (values.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
   }
 
+  Status as_one_call(const char*, const std::string&, const PfsTask& task) override {
+    return task(*this);
+  }
+
  private:
   static bool is_copied_xattr(const std::string& name) {
     return name.starts_with("user.") || name.starts_with("trusted.") ||
@@ -445,50 +432,6 @@ class PosixPfs final : public PfsIo {
 };
 
 }  // namespace
-
-namespace {
-
-// True if the kernel or the file system does not have the call, or not with these flags.
-bool is_unsupported_call(int code) {
-  return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP;
-}
-
-bool is_without_links(int code) {
-  return is_unsupported_call(code) || code == EPERM || code == EMLINK;
-}
-
-// Requires a claim to the name `to`. Makes a link, or renames on a file system without links.
-Status rename_by_link(PfsIo& pfs, int at, const std::string& from, const std::string& to) {
-  const Status linked = pfs.link(at, from, at, to);
-  if (linked) {
-    return pfs.unlink(at, from);
-  }
-  if (!is_without_links(linked.error().code)) {
-    return linked;
-  }
-  const auto there = pfs.lstat(at, to);
-  if (there || there.error().code != ENOENT) {
-    return there ? fail(EEXIST) : std::unexpected(there.error());
-  }
-  return pfs.rename(at, from, to);
-}
-
-}  // namespace
-
-Status PfsIo::rename_new(int at, const std::string& from, const std::string& to) {
-  const Status renamed = rename_noreplace(at, from, to);
-  if (renamed || !is_unsupported_call(renamed.error().code)) {
-    return renamed;
-  }
-  // When an NFS client renames over a file that a program on it has open, the name does not exist
-  // for a moment.
-  return under_claim(*this, at, to, from, [&] { return rename_by_link(*this, at, from, to); });
-}
-
-Status PfsIo::remove(int at, const std::string& name, const struct stat& seen,
-                     const std::string& claimant) {
-  return remove_over(*this, at, name, seen, claimant);
-}
 
 PfsIo& posix_pfs() {
   // Never destroyed: a thread that was abandoned in a call that hangs may return from it while the

@@ -2,7 +2,8 @@
 #pragma once
 // The interface to the parallel file system. Staging makes every call there through PfsIo, so that
 // tests can make any of them fail. A call makes one system call (retried after EINTR), or the few
-// that one task needs. It caches nothing and decides no policy.
+// that one task needs. It caches nothing and decides no policy: which file may lose its name to a
+// result is decided in publisher.hpp.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,9 +27,10 @@ constexpr int directory_flags = O_RDONLY | O_DIRECTORY;
 /// Flags for opening an intermediate directory: search permission is enough.
 constexpr int passage_flags = O_PATH | O_DIRECTORY;
 
-/// Called just before the call that gives a file its name. Called again if another process was
-/// faster. `is_shared`: another node's identical file has the name.
-using AboutToName = std::function<void(bool is_shared)>;
+class PfsIo;
+
+/// Several calls to the PFS that only make sense together.
+using PfsTask = std::function<Status(PfsIo& pfs)>;
 
 /// Thread-safe. `at` is a directory descriptor or AT_FDCWD. Errors carry the errno and no text; the
 /// caller adds the object. Names given with a directory descriptor never follow a symbolic link in
@@ -77,24 +79,11 @@ class PfsIo {
   virtual Status symlink(const std::string& target, int at, const std::string& name) = 0;
   /// linkat(2): one more name for a file; a symbolic link is not followed.
   virtual Status link(int from_at, const std::string& from, int at, const std::string& name) = 0;
-  virtual Status rename(int at, const std::string& from, const std::string& to,
-                        const AboutToName& about_to = {}) = 0;
+  virtual Status rename(int at, const std::string& from, const std::string& to) = 0;
   /// renameat2(2) with RENAME_NOREPLACE: EEXIST if the name `to` exists; EINVAL, ENOSYS or
   /// EOPNOTSUPP if the call is not supported.
   virtual Status rename_noreplace(int at, const std::string& from, const std::string& to) = 0;
-  /// Renames; EEXIST if the name `to` exists. On a file system without renameat2(2) it makes a link
-  /// under a claim to the name (name_claim.hpp); a link never replaces a file. On a file system
-  /// without links it may replace a file that a program other than efs makes at that moment. The
-  /// definition in this class uses the other calls.
-  virtual Status rename_new(int at, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int at, const std::string& name) = 0;
-  /// Removes an input of the job that lstat() returned as `seen`. EEXIST if the file differs by now
-  /// (remove_over()). `claimant`: as in NameClaim.
-  virtual Status remove(int at, const std::string& name, const struct stat& seen,
-                        const std::string& claimant) = 0;
-  /// True if the file that has a result's name in results-dir may also be the result of another
-  /// node.
-  virtual bool is_shared(int at, const std::string& name, const struct stat& there) = 0;
   virtual Status rmdir(int at, const std::string& name) = 0;
 
   /// The extended attributes that efs copies with a file or directory: user.*, security.capability,
@@ -125,6 +114,11 @@ class PfsIo {
   /// True if the directory is the root of a mount (statx(2), STATX_ATTR_MOUNT_ROOT). EOPNOTSUPP
   /// before Linux 5.8.
   virtual Result<bool> is_mount_root(int fd) = 0;
+
+  /// Runs `task` and makes no call itself. A wrapper that paces or repeats calls treats the task as
+  /// one call of `function` with the name `name`, and hands it the PfsIo behind the wrapper.
+  virtual Status as_one_call(const char* function, const std::string& name,
+                             const PfsTask& task) = 0;
 };
 
 /// The PfsIo that makes system calls. Stateless; never destroyed.

@@ -7,7 +7,7 @@
 #include "base/log.hpp"
 #include "stage/export/selection.hpp"
 #include "stage/pfs/existing_names.hpp"
-#include "stage/pfs/merge.hpp"
+#include "stage/versions/copy_version.hpp"
 #include "stage/versions/version_check.hpp"
 
 namespace efs::stage {
@@ -21,10 +21,11 @@ void tell(const std::string& path, const Error& error) {
 }  // namespace
 
 Booking::Booking(const config::JobConfig& config, fs::Staging& staging, PfsIo& pfs,
-                 const PlacedNames* placed)
+                 Publisher& publisher, const PlacedNames* placed)
     : config_(config),
       staging_(staging),
       pfs_(pfs),
+      publisher_(publisher),
       placed_(placed),
       in_place_(config::has_results_in_place(config)) {}
 
@@ -90,8 +91,7 @@ void Booking::salvaged() {
                 placed_->look({.name = name, .own = item.path}, *st, false) != WhoseCopy::ours)) {
       continue;
     }
-    there.push_back(
-        {.path = name, .version = copy_version(pfs_, AT_FDCWD, result(item.path), *st)});
+    there.push_back({.path = name, .version = version_of(result(item.path), *st)});
     if (S_ISREG(item.attributes.st_mode) && S_ISREG(st->st_mode)) {
       files.push_back(item.path);
     }
@@ -128,6 +128,10 @@ std::optional<struct stat> Booking::brought_out(const std::string& result) {
   return {};
 }
 
+fs::Origin Booking::version_of(const std::string& result, const struct stat& there) {
+  return copy_version(pfs_, publisher_, AT_FDCWD, result, there);
+}
+
 // In place, the PFS's file is also the source of the import. If that file has already changed
 // again, the file in the buffer stays dirty.
 void Booking::book(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items,
@@ -152,8 +156,8 @@ void Booking::book(const std::vector<std::string>& paths, std::span<const fs::Wa
       continue;
     }
     const bool is_the_input = in_place_ && config::result_path(config_, path) == path;
-    if (const Status booked = (staging_.*note)(path, copy_version(pfs_, AT_FDCWD, there, *st),
-                                               is_the_input, ours->second->replaced.get());
+    if (const Status booked = (staging_.*note)(path, version_of(there, *st), is_the_input,
+                                               ours->second->replaced.get());
         !booked) {
       tell(path, booked.error());
     }

@@ -13,6 +13,7 @@
 #include "fs/staging.hpp"
 #include "stage/export/receipt.hpp"
 #include "stage/pfs/pfs_io.hpp"
+#include "stage/pfs/publisher.hpp"
 #include "stage/versions/placed_names.hpp"
 
 namespace efs::stage {
@@ -23,8 +24,8 @@ namespace efs::stage {
 /// Not thread-safe; no program may write to the buffer during a call.
 class Booking {
  public:
-  /// `placed`: the export log; null if only this store writes to results-dir.
-  Booking(const config::JobConfig& config, fs::Staging& staging, PfsIo& pfs,
+  /// `placed`: the ledger; null if only this store writes to results-dir.
+  Booking(const config::JobConfig& config, fs::Staging& staging, PfsIo& pfs, Publisher& publisher,
           const PlacedNames* placed);
 
   /// Call it after a stage-out that is not the last. Marks the exported files clean.
@@ -46,12 +47,14 @@ class Booking {
   bool has_results() const;
   bool is_back_by_name(const ReceiptEntry& entry) const;
   std::optional<struct stat> brought_out(const std::string& result);
+  fs::Origin version_of(const std::string& result, const struct stat& there);
   std::vector<std::string> names_in_results(std::vector<std::string> names) const;
   void book(const std::vector<std::string>& paths, std::span<const fs::WalkItem> items, Note note);
 
   const config::JobConfig& config_;
   fs::Staging& staging_;
   PfsIo& pfs_;
+  Publisher& publisher_;
   const PlacedNames* placed_;
   const bool in_place_;
 };

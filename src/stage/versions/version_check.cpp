@@ -112,7 +112,7 @@ struct VersionPair {
 
   /// `there`: `now`, or as it is after the comparison.
   bool may_be_shared(const struct stat& there) const {
-    return means.pfs.is_shared(with.directory, with.name, there);
+    return means.publisher.is_shared(means.pfs, with.directory, with.name, there);
   }
 };
 

@@ -14,6 +14,7 @@
 #include "stage/copy/transfer.hpp"
 #include "stage/export_source.hpp"
 #include "stage/pfs/pfs_io.hpp"
+#include "stage/pfs/publisher.hpp"
 
 namespace efs::stage {
 
@@ -70,6 +71,7 @@ struct Comparand {
 struct VersionMeans {
   ExportSource& buffer;
   PfsIo& pfs;
+  Publisher& publisher;
   Scratch& scratch;
   const std::atomic<bool>& cancel;
 };

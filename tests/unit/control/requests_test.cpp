@@ -2,6 +2,9 @@
 #include "control/requests.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <fstream>
+#include <map>
+#include <set>
 #include <stdexcept>
 
 #include "base/json_text.hpp"
@@ -105,6 +108,25 @@ TEST_CASE("the fields have the names that README.md lists", "[control]") {
   CHECK(to_json(Cancel{.task = 1}) == Json{{"verb", "cancel"}, {"task", 1}});
   CHECK(to_json(List{.paths = {"a"}}) == Json{{"verb", "ls"}, {"paths", {"a"}}});
   CHECK(to_json(Explain{.path = "a"}) == Json{{"verb", "explain"}, {"path", "a"}});
+}
+
+// tests/cli/control_fuzz_test.sh takes the verbs and their fields from this file.
+TEST_CASE("fuzzing begins with every field of every request", "[control]") {
+  std::map<std::string, std::set<std::string>> saved;
+  std::ifstream lines(EFS_SOURCE_DIR "/tests/fuzz/corpus/control/every-field");
+  for (std::string text; std::getline(lines, text);) {
+    const Json line = json_from_text(text);
+    for (const auto& field : line.items()) {
+      saved[verb_of(line)].insert(field.key());
+    }
+  }
+  for_each([&](const auto& request) {
+    CAPTURE(request.verb);
+    for (const auto& name : field_names(request)) {
+      CHECK(saved[request.verb].contains(name));
+    }
+  });
+  CHECK(saved.size() == std::tuple_size_v<All>);
 }
 
 TEST_CASE("unknown fields are ignored, and absent ones have their defaults", "[control]") {

@@ -58,7 +58,7 @@ TEST_CASE("wait ends when programs can use the mount", "[daemon][control]") {
 TEST_CASE("wait gets the reason of a failed start, which the start waits for",
           "[daemon][control]") {
   ControlScene it;
-  it.start.fail(control::error_line({ENOENT, "no such input"}));
+  it.start.fail({ENOENT, "no such input"});
   (void)it.stops.enter(Event::start_failed);
   std::jthread start([&] { it.start.await_told(std::chrono::steady_clock::time_point::max()); });
   CHECK(it.ask({{"verb", "wait"}})["error"] == "no such input");
@@ -97,7 +97,7 @@ TEST_CASE("a stop gets the outcome, and the receipt if it asked for it", "[daemo
     ControlScene it;
     it.running();
     it.stops.set_receipt(std::make_shared<const stage::Receipt>());
-    std::jthread end([&] { it.end(control::result_line({{"staged_out", true}, {"exit", 0}})); });
+    std::jthread end([&] { it.end_well(); });
     const Json answer =
         it.ask({{"verb", "stop"}, {"supervisor", 77}, {"receipt", with_receipt}}, false);
     CHECK((answer["ok"] == true && answer["staged_out"] == true));
@@ -118,7 +118,7 @@ TEST_CASE("a stop that drops the results cancels the tasks", "[daemon][control]"
 TEST_CASE("a stop that was carried out differently fails", "[daemon][control]") {
   ControlScene it;
   it.running();
-  std::jthread end([&] { it.end(control::result_line({{"staged_out", true}, {"exit", 0}})); });
+  std::jthread end([&] { it.end_well(); });
   CHECK(it.ask({{"verb", "stop"}})["ok"] == true);
   end.join();
   const Json late = it.ask({{"verb", "wait-end"}, {"keep", true}});
@@ -130,17 +130,17 @@ TEST_CASE("a stop that was carried out differently fails", "[daemon][control]") 
 TEST_CASE("a stop for whose outcome there was no memory fails", "[daemon][control]") {
   ControlScene it;
   it.running();
-  std::jthread end([&] { it.end(false); });
+  std::jthread end([&] { it.end(NoMemory()); });
   CHECK(it.ask({{"verb", "stop"}})["code"] == ENOMEM);
 }
 
 TEST_CASE("a stop of a job that failed to start tells so", "[daemon][control]") {
   ControlScene it;
-  it.start.fail(control::error_line({ENOENT, "no such input"}));
+  it.start.fail({ENOENT, "no such input"});
   (void)it.stops.enter(Event::start_failed);
   CHECK(it.ask({{"verb", "stop"}})["code"] == ECANCELED);
   ControlScene successor(1);
-  successor.start.fail(control::error_line({EIO, "the store is gone"}));
+  successor.start.fail({EIO, "the store is gone"});
   (void)successor.stops.enter(Event::start_failed);
   const std::string error = successor.ask({{"verb", "stop"}})["error"];
   CHECK(error.contains("the store is gone"));
@@ -158,9 +158,9 @@ TEST_CASE("the progress tells what an unmount waits for", "[daemon][control]") {
   ControlScene it;
   it.running();
   it.mount.note = "waiting for programs";
-  CHECK_FALSE(it.status.progress().contains("note"));
+  CHECK_FALSE(it.status.progress().note);
   (void)it.stops.enter(Event::stop_begun);
-  CHECK(it.status.progress()["note"] == "waiting for programs");
+  CHECK(it.status.progress().note == "waiting for programs");
 }
 
 TEST_CASE("the status file has the progress of a transfer", "[daemon][control]") {

@@ -15,6 +15,7 @@
 namespace efs::daemon::scene {
 
 using control::Json;
+using control::replies::TaskOutcome;
 using efs::test::FakeTimers;
 using efs::test::LiveBuffer;
 
@@ -35,15 +36,19 @@ struct FakeBuffer final : BufferAccess {
 
 /// Notes the transfers and does nothing.
 struct FakeTransfers final : LiveTransfers {
-  Json load(const stage::LoadRequest& what, stage::Progress& progress) override {
+  TaskOutcome load(const stage::LoadRequest& what, stage::Progress& progress) override {
     progress.begin(what.names.size(), 0);
     loaded = what.names;
-    return control::result_line({{"files", what.names.size()}});
+    TaskOutcome outcome{.ok = true, .failure = {}, .loaded = {}, .unloaded = {}};
+    outcome.loaded.emplace().files = what.names.size();
+    return outcome;
   }
 
-  Json unload(const stage::UnloadRequest& what, stage::Progress&) override {
+  TaskOutcome unload(const stage::UnloadRequest& what, stage::Progress&) override {
     unloaded = what.names;
-    return control::error_line({EIO, "the PFS is away"});
+    TaskOutcome outcome;
+    outcome.failure.error = "the PFS is away";
+    return outcome;
   }
 
   std::vector<std::string> loaded, unloaded;
@@ -60,7 +65,9 @@ struct FakeMount final : MountControl {
 };
 
 struct FakeSource final : StatusSource {
-  void add_status(Json& status) override { status["capacity"] = 4096; }
+  void add_status(control::replies::Status& status) override {
+    status.store.emplace().capacity = 4096;
+  }
 };
 
 struct ControlScene {
@@ -81,10 +88,18 @@ struct ControlScene {
     return *this;
   }
 
-  /// The stop of the instance ended with this line, and the instance ends.
-  void end(Json line) {
+  /// The stop of the instance exported all results, and the instance ends.
+  void end_well() {
+    control::replies::Stopped outcome;
+    outcome.staged_out = true;
+    outcome.exit = 0;
+    end(std::move(outcome));
+  }
+
+  /// The stop of the instance ended with this outcome, and the instance ends.
+  void end(StopAnswer outcome) {
     (void)stops.enter(Event::stop_begun);
-    stops.finish(stops.await_stop().request, std::move(line));
+    stops.finish(stops.await_stop().request, std::move(outcome));
     (void)stops.enter(Event::over);
   }
 

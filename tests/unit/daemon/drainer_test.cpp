@@ -13,7 +13,6 @@
 namespace efs::daemon {
 namespace {
 
-using control::Json;
 using namespace std::chrono_literals;
 
 /// Exports by `inner`, or holds until it is cancelled or released.
@@ -46,10 +45,10 @@ struct DrainerScene : scene::JobScene {
     one.store.close([] {});
   }
 
-  Json status() {
-    Json all;
+  control::replies::Drain status() {
+    control::replies::Status all;
     drainer.add_status(all);
-    return all.at("drain");
+    return all.drain.value();
   }
 
   /// True if it becomes so in time.
@@ -88,9 +87,9 @@ TEST_CASE("a result goes home while the job runs, and the export of the stop lea
   REQUIRE(it.drainer.begin(it.one.store.files(), false));
   it.one.write("a", "1");
   CHECK(it.is_home("a", "1"));
-  CHECK(it.await([&] { return it.status()["due"] == 0; }));
-  CHECK((it.status()["drained"] == 1 && it.status()["drained_bytes"] == 1));
-  CHECK_FALSE(it.status().contains("last_error"));
+  CHECK(it.await([&] { return it.status().due == 0; }));
+  CHECK((it.status().drained == 1 && it.status().drained_bytes == 1));
+  CHECK_FALSE(it.status().last_error);
   CHECK(it.figures.files == 1);
   CHECK(it.tasks->list().empty());
   it.drainer.end();
@@ -127,7 +126,7 @@ TEST_CASE("an export that a refused stop has cancelled is repeated", "[drain]") 
   REQUIRE(it.await([&] { return it.held.calls > 0; }));
   it.held.holds = false;
   CHECK(it.tasks->close(true));
-  CHECK((it.status()["due"] == 1 && it.status()["failures"] == 0));
+  CHECK((it.status().due == 1 && it.status().failures == 0));
   it.tasks->reopen();
   CHECK(it.is_home("a", "1"));
 }
@@ -138,11 +137,11 @@ TEST_CASE("a failure is told until a result goes home", "[drain]") {
   std::ofstream(it.config.results_dir) << "in its place";
   REQUIRE(it.drainer.begin(it.one.store.files(), false));
   it.one.write("a", "1");
-  CHECK(it.await([&] { return it.status().contains("last_error"); }));
-  CHECK((it.status()["due"] == 1 && it.status()["failures"] == 1));
+  CHECK(it.await([&] { return it.status().last_error.has_value(); }));
+  CHECK((it.status().due == 1 && it.status().failures == 1));
   std::filesystem::remove(it.config.results_dir);
   CHECK(it.is_home("a", "1"));
-  CHECK(it.await([&] { return !it.status().contains("last_error"); }));
+  CHECK(it.await([&] { return !it.status().last_error; }));
 }
 
 TEST_CASE("an unload and a drain never run together", "[drain]") {
@@ -156,10 +155,10 @@ TEST_CASE("an unload and a drain never run together", "[drain]") {
   });
   REQUIRE(id);
   CHECK(it.tasks->wait(*id, 50ms) == false);
-  CHECK(it.tasks->look(*id)->at("task_state") == "pending");
+  CHECK(it.tasks->look(*id)->task_state == "pending");
   it.held.holds = false;
   CHECK(it.tasks->wait(*id, 30s) == true);
-  CHECK(it.tasks->look(*id)->at("task_state") == "done");
+  CHECK(it.tasks->look(*id)->task_state == "done");
 }
 
 }  // namespace

@@ -4,16 +4,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 
-#include "support/fake_timers.hpp"
 #include "unit/daemon/fake_privileges.hpp"
 #include "unit/daemon/job_scene.hpp"
+#include "unit/daemon/stop_scene.hpp"
 
 namespace efs::daemon {
 namespace {
 
-using control::Json;
-
-struct RecorderScene : scene::JobScene {
+struct RecorderScene : scene::JobScene, scene::StopScene {
   RecorderScene() {
     put_input("a", "input");
     config.source = "/jobs/scene.yaml";
@@ -27,15 +25,6 @@ struct RecorderScene : scene::JobScene {
     one.store.close([] {});
   }
 
-  efs::test::FakeTimers timers;
-  stage::Progress progress;
-  Deadline deadline{timers,
-                    {.cut_export = [] {},
-                     .leave = [] {},
-                     .give_up =
-                         [] {
-                         }}};
-  StopCoordinator stops{{}, deadline, progress};
   SlotClient turns;
   std::optional<SlotClient::Held> turn;
   JobFacts facts{.config = config, .directory = path("instance"), .takeovers = 3};
@@ -62,16 +51,16 @@ TEST_CASE("the receipt is written to results-dir and replaces an earlier one els
   const stage::Receipt receipt = it.transfers.export_results({}, it.turn);
   const std::string results = it.config.results_dir;
   it.config.results_dir = it.path("none");
-  Json outcome = Json::object();
+  control::replies::Stopped outcome;
   CHECK_FALSE(it.recorder.write_receipt(receipt, outcome));
   const std::string second = it.path("instance") + "/receipt.json";
-  CHECK(outcome["receipt_file"] == second);
-  CHECK(outcome["summary"].get<std::string>().contains("The receipt could not be written"));
+  CHECK(outcome.receipt_file == second);
+  CHECK(outcome.summary.value().contains("The receipt could not be written"));
   CHECK(std::filesystem::exists(second));
   it.config.results_dir = results;
   CHECK(it.recorder.write_receipt(receipt, outcome));
-  CHECK(outcome["receipt_file"] == results + "/" + stage::receipt_name("scene"));
-  CHECK(std::filesystem::exists(outcome["receipt_file"].get<std::string>()));
+  CHECK(outcome.receipt_file == results + "/" + stage::receipt_name("scene"));
+  CHECK(std::filesystem::exists(outcome.receipt_file.value()));
   CHECK_FALSE(std::filesystem::exists(second));
 }
 
@@ -79,10 +68,10 @@ TEST_CASE("a job without results-dir has a summary and no receipt", "[daemon][re
   RecorderScene it;
   const stage::Receipt receipt = it.transfers.export_results({}, it.turn);
   it.config.results_dir.clear();
-  Json outcome = Json::object();
+  control::replies::Stopped outcome;
   CHECK(it.recorder.write_receipt(receipt, outcome));
-  CHECK(outcome.contains("summary"));
-  CHECK_FALSE(outcome.contains("receipt_file"));
+  CHECK(outcome.summary);
+  CHECK_FALSE(outcome.receipt_file);
 }
 
 TEST_CASE("the report lies beside the receipt, with the record of the job", "[daemon][receipt]") {
@@ -93,11 +82,11 @@ TEST_CASE("the report lies beside the receipt, with the record of the job", "[da
   REQUIRE(receipt.record);
   CHECK((receipt.record->job_file == "/jobs/scene.yaml" && receipt.record->takeovers == 3));
   CHECK(receipt.record->slowest_inputs.size() == 1);
-  Json outcome = Json::object();
+  control::replies::Stopped outcome;
   CHECK(it.recorder.write_receipt(receipt, outcome));
   it.recorder.write_report(receipt, {}, outcome);
   const std::string report = it.config.results_dir + "/" + stage::report_name("scene");
-  CHECK(outcome["report_file"] == report);
+  CHECK(outcome.report_file == report);
   CHECK(std::filesystem::exists(report));
   // the next stop wants none
   it.config.report = false;

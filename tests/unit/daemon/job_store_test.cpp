@@ -10,7 +10,6 @@
 namespace efs::daemon {
 namespace {
 
-using control::Json;
 using scene::JobScene;
 using scene::OneStore;
 
@@ -31,18 +30,19 @@ TEST_CASE("requests use a store while programs do", "[daemon][store]") {
   CHECK_FALSE(it.store.use(count));
   it.store.publish();
   CHECK(it.store.use(count));
-  Json status;
+  control::replies::Status status;
   it.store.add_status(status);
-  CHECK((status["read_only"] == false && status.contains("capacity")));
-  CHECK_FALSE(status.contains("backends"));
+  REQUIRE(status.store);
+  CHECK((!status.store->read_only && status.store->capacity > 0));
+  CHECK(status.store->backends.empty());
   REQUIRE(it.store.places().size() == 1);
   CHECK(it.store.places().front().id == "nvml:/");
   it.store.close(no_session);
   CHECK_FALSE(it.store.use(count));
   CHECK(calls == 1);
-  status = Json::object();
+  status = {};
   it.store.add_status(status);
-  CHECK(status.empty());
+  CHECK(status == control::replies::Status{});
 }
 
 TEST_CASE("a store that is not kept is removed", "[daemon][store]") {
@@ -114,6 +114,19 @@ TEST_CASE("a takeover finds the end that a dead worker recorded", "[daemon][stor
   it.store.record_end(image::ShutdownState::kept);
   CHECK(it.store.earlier()->left == image::ShutdownState::kept);
   it.store.close(no_session);
+}
+
+TEST_CASE("a start that lacks space, memory or descriptors speaks of no damage",
+          "[daemon][store]") {
+  for (const int code : {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EPROTONOSUPPORT}) {
+    const auto error = not_opened("/store", true, {code, "the cause"}).error();
+    CHECK(error.code == code);
+    CHECK(error.what == "/store: the cause");
+  }
+  CHECK(not_opened("/store", true, {EUCLEAN, "the cause"}).error().what ==
+        "/store: the cause; see the damage: efs check-image /store; export what is left: efs "
+        "salvage /store");
+  CHECK(not_opened("/store", false, {EIO, "the cause"}).error().what == "/store: the cause");
 }
 
 }  // namespace

@@ -24,11 +24,11 @@ struct WatchersScene {
 
 TEST_CASE("before they are open and after their end, watchers do nothing", "[daemon]") {
   WatchersScene it;
-  Json status = Json::object();
+  control::replies::Status status;
   const auto are_away = [&] {
     it.watchers.poke();
     it.watchers.add_status(status);
-    return status.empty() && it.watchers.sinks().empty();
+    return status == control::replies::Status{} && it.watchers.sinks().empty();
   };
   CHECK(are_away());
   REQUIRE(it.watchers.open());
@@ -40,9 +40,9 @@ TEST_CASE("the status file is there from the opening on, and status names it", "
   WatchersScene it;
   it.config.status_file = it.top.path() + "/status.json";
   REQUIRE(it.watchers.open());
-  Json status = Json::object();
+  control::replies::Status status;
   it.watchers.add_status(status);
-  CHECK(status["status_file"] == it.config.status_file);
+  CHECK(status.status_file == it.config.status_file);
   CHECK(Json::parse(efs::test::file_text(it.config.status_file))["state"] == "running");
   it.watchers.close(1);
   CHECK(it.snapshots > 0);

@@ -33,7 +33,7 @@ TEST_CASE("a mount without limits gets none later", "[daemon]") {
   CHECK(limits.of_session() == nullptr);
   const Json answer = limits.change({.read = 5, .write = {}, .ops = {}}, changes.note);
   CHECK((answer["ok"] == false && answer["code"] == EOPNOTSUPP));
-  CHECK(limits.shown()["read"] == 0);
+  CHECK(limits.shown().read == 0);
   CHECK(changes.made.empty());
 }
 
@@ -43,7 +43,8 @@ TEST_CASE("the limits are those of the job file until a client changes them", "[
   Changes changes;
   CHECK(limits.any());
   REQUIRE(limits.of_session() != nullptr);
-  CHECK(limits.shown() == Json{{"read", 1'000'000}, {"write", 0}, {"ops", 500}, {"delayed", 0}});
+  CHECK(limits.shown() ==
+        control::replies::Limits{.read = 1'000'000, .write = 0, .ops = 500, .delayed = 0});
   const Json answer = limits.change({.read = 0, .write = 2'000'000, .ops = 500}, changes.note);
   CHECK(answer["ok"] == true);
   CHECK(answer["limits"] == Json{{"read", 0}, {"write", 2'000'000}, {"ops", 500}, {"delayed", 0}});
@@ -60,7 +61,7 @@ TEST_CASE("a rate that the job file would refuse changes nothing", "[daemon]") {
   Changes changes;
   const Json answer = limits.change({.read = 7'000'000, .write = {}, .ops = 3}, changes.note);
   CHECK((answer["ok"] == false && answer["exit"] == 2));
-  CHECK(limits.shown()["read"] == 1'000'000);
+  CHECK(limits.shown().read == 1'000'000);
   CHECK(changes.made.empty());
 }
 
@@ -71,10 +72,10 @@ TEST_CASE("a successor continues with the limits of its predecessor", "[daemon]"
   CHECK(kept.of(Limited::read) == 1'000'000);
   Changes changes;
   CHECK(first.change({.read = 9'000'000, .write = {}, .ops = {}}, changes.note)["ok"] == true);
-  CHECK(MountLimits(config, &kept, true).shown()["read"] == 9'000'000);
+  CHECK(MountLimits(config, &kept, true).shown().read == 9'000'000);
   // without memory that outlives the predecessor, those of the job file
-  CHECK(MountLimits(config, nullptr, true).shown()["read"] == 1'000'000);
-  CHECK(MountLimits(config, &kept, false).shown()["read"] == 1'000'000);
+  CHECK(MountLimits(config, nullptr, true).shown().read == 1'000'000);
+  CHECK(MountLimits(config, &kept, false).shown().read == 1'000'000);
 }
 
 }  // namespace

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "support/fake_timers.hpp"
 #include "support/live_buffer.hpp"
 #include "support/temp.hpp"
 #include "unit/daemon/fake_privileges.hpp"
+#include "unit/daemon/stop_scene.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 using control::Json;
 using scene::FakePrivileges;
 
-struct MountScene {
+struct MountScene : scene::StopScene {
   MountScene() {
     config.name = "job";
     config.mount_dir = top.path() + "/mnt";
@@ -32,15 +32,6 @@ struct MountScene {
 
   efs::test::TempDirectory top;
   config::JobConfig config;
-  efs::test::FakeTimers timers;
-  stage::Progress progress;
-  Deadline deadline{timers,
-                    {.cut_export = [] {},
-                     .leave = [] {},
-                     .give_up =
-                         [] {
-                         }}};
-  StopCoordinator stops{{}, deadline, progress};
   FakePrivileges privileges;
   efs::test::LiveBuffer buffer;
   MountService mount{config, {}, privileges, stops};
@@ -103,9 +94,10 @@ TEST_CASE("a refused mount names the directory", "[daemon][mount]") {
 TEST_CASE("status shows the session from its publication to its end", "[daemon][mount]") {
   MountScene it;
   const auto status = [&] {
-    Json json = {{"backends", {{{"id", "a"}}}}};
-    it.mount.add_status(json);
-    return json;
+    control::replies::Status filled;
+    filled.store.emplace().backends.emplace_back().id = "a";
+    it.mount.add_status(filled);
+    return to_json(filled);
   };
   CHECK(it.mount.daemon_reason().empty());
   it.open();

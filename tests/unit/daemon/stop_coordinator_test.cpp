@@ -11,9 +11,20 @@
 namespace efs::daemon {
 namespace {
 
-using control::Json;
+using control::replies::StopFailed;
+using control::replies::Stopped;
 using std::chrono::seconds;
 using test::FakeTimers;
+
+StopAnswer number_7() {
+  Stopped outcome;
+  outcome.exit = 7;
+  return outcome;
+}
+
+int number_in(const StopCoordinator::Outcome& outcome) {
+  return std::get<Stopped>(outcome.answer.value()).exit.value_or(0);
+}
 
 Timers::Time soon() {
   return std::chrono::steady_clock::now() + seconds(60);
@@ -68,7 +79,7 @@ TEST_CASE("all that wait for a stop get its one outcome", "[daemon]") {
       asked.count_down();
       while (it.stops.is_stopping_until(ticket, soon())) {
       }
-      answers[static_cast<std::size_t>(i)] = it.stops.outcome().line.value("number", 0);
+      answers[static_cast<std::size_t>(i)] = number_in(it.stops.outcome());
     });
   }
   asked.wait();
@@ -76,7 +87,7 @@ TEST_CASE("all that wait for a stop get its one outcome", "[daemon]") {
   CHECK(reason.request.ticket == clients);
   CHECK_FALSE((reason.was_unsaved || reason.alone));
   CHECK(it.stops.is_stopping_until(1, {}));
-  it.stops.finish(reason.request, {{"number", 7}});
+  it.stops.finish(reason.request, number_7());
   threads.clear();
   CHECK(answers == std::vector<int>(clients, 7));
   CHECK(it.stops.outcome().stop.ticket == clients);
@@ -95,7 +106,7 @@ TEST_CASE("a ticket ends with the job", "[daemon]") {
     });
     CHECK(it.stops.enter(end).state == state);
     client.join();
-    CHECK(it.stops.outcome().line.is_null());
+    CHECK_FALSE(it.stops.outcome().answer);
     CHECK(it.stops.is_over_by({}));
     CHECK(it.stops.ask({}) > ticket);  // gets the answer at once
     CHECK_FALSE(it.stops.is_stopping_until(ticket + 1, soon()));
@@ -109,7 +120,7 @@ TEST_CASE("a stop that comes while another runs is the next one", "[daemon]") {
   const auto request = it.stops.await_stop().request;
   const auto second = it.stops.ask({});
   CHECK(it.stops.last_of(request).ticket == second);
-  it.stops.finish(request, control::error_line({EBUSY}));
+  it.stops.finish(request, StopFailed());
   CHECK_FALSE(it.stops.is_stopping_until(first, soon()));
   CHECK(it.stops.is_stopping_until(second, {}));
   CHECK(it.stops.await_stop().request.ticket == second);
@@ -160,12 +171,12 @@ TEST_CASE("the job file's deadline is for stops that export and name none", "[da
   it.stops.ask(again);
   CHECK(*it.stops.latest()->times.gone_by == it.timers.now() + seconds(60));
   again.asked_ago = 4000;
-  it.stops.finish(*it.stops.latest(), Json::object());
+  it.stops.finish(*it.stops.latest(), Stopped());
   it.stops.ask(again);
   CHECK(*it.stops.latest()->times.gone_by > it.timers.now());
   CHECK(*it.stops.latest()->times.gone_by < it.timers.now() + seconds(1));
   // without a client's request
-  it.stops.finish(*it.stops.latest(), Json::object());
+  it.stops.finish(*it.stops.latest(), Stopped());
   StopRequest own;
   it.stops.begin_deadline(own);
   CHECK(*own.times.gone_by == it.timers.now() + seconds(100));
@@ -204,7 +215,7 @@ TEST_CASE("a later stop shortens an export", "[daemon]") {
   it.timers.advance(seconds(9));
   CHECK((it.progress.cancel && it.progress.time_is_up));
   CHECK(it.stops.told_overruled().empty());
-  it.stops.finish(request, Json::object());
+  it.stops.finish(request, Stopped());
   CHECK_FALSE(it.deadline.is_hurried());
   CHECK(it.stops.latest());  // it continues
 }
@@ -258,7 +269,7 @@ TEST_CASE("the process ends without the PFS only after the mount is gone", "[dae
   Scene ended;
   ended.running();
   ended.stops.ask(within(10, ended.timers));
-  ended.stops.finish(*ended.stops.latest(), Json::object());
+  ended.stops.finish(*ended.stops.latest(), Stopped());
   ended.timers.advance(seconds(100));
   CHECK((ended.left == 0 && ended.timers.waiting() == 0));
   Scene patient;
@@ -287,7 +298,7 @@ TEST_CASE("an unsaved instance waits for a client, or continues alone", "[daemon
   std::jthread client([&] { it.stops.ask({.keep = true, .times = {}}); });
   auto reason = it.stops.await_stop();
   CHECK((reason.was_unsaved && reason.request.keep && !reason.alone));
-  it.stops.finish(reason.request, Json::object());
+  it.stops.finish(reason.request, Stopped());
   it.stops.go_on_alone_at({});
   reason = it.stops.await_stop();
   CHECK((reason.was_unsaved && reason.alone && reason.request.ticket == 0));
@@ -315,14 +326,17 @@ TEST_CASE("those that wait for a start see its end", "[daemon]") {
 
 TEST_CASE("status shows the error of the last outcome", "[daemon]") {
   Scene it;
-  CHECK((it.stops.shown().error.is_null() && it.stops.shown().unsaved.is_null()));
+  CHECK((!it.stops.shown().error && !it.stops.shown().unsaved));
   it.staging_out();
-  it.stops.finish({}, {{"error", "no"}, {"summary", "two results"}});
-  CHECK((it.stops.shown().error == "no" && it.stops.shown().unsaved.is_null()));
+  Stopped outcome;
+  outcome.error = "no";
+  outcome.summary = "two results";
+  it.stops.finish({}, outcome);
+  CHECK((it.stops.shown().error == "no" && !it.stops.shown().unsaved));
   (void)it.stops.enter(Event::results_left);
   CHECK((it.stops.shown().state == State::unsaved && it.stops.shown().unsaved == "two results"));
-  it.stops.finish({}, false);  // there was no memory for the text
-  CHECK((it.stops.shown().error.is_null() && it.stops.shown().unsaved.is_null()));
+  it.stops.finish({}, NoMemory());  // there was no memory for the text
+  CHECK((!it.stops.shown().error && !it.stops.shown().unsaved));
 }
 
 TEST_CASE("a receipt stays until the next one", "[daemon]") {
@@ -330,7 +344,7 @@ TEST_CASE("a receipt stays until the next one", "[daemon]") {
   CHECK_FALSE(it.stops.receipt());
   const auto receipt = std::make_shared<const stage::Receipt>();
   it.stops.set_receipt(receipt);
-  it.stops.finish({}, Json::object());
+  it.stops.finish({}, Stopped());
   CHECK((it.stops.receipt() == receipt && it.stops.outcome().receipt == receipt));
   it.stops.set_receipt(nullptr);
   CHECK_FALSE(it.stops.outcome().receipt);

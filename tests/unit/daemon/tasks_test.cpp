@@ -11,7 +11,7 @@
 #include "support/temp.hpp"
 
 using namespace efs;
-using control::Json;
+using control::replies::TaskOutcome;
 using daemon::TaskKind;
 using daemon::Tasks;
 
@@ -20,8 +20,20 @@ namespace {
 // limits a wait for an end that never comes; a passing test does not wait so long
 constexpr auto long_enough = std::chrono::seconds(60);
 
-Json one_file(stage::Progress&) {
-  return control::result_line({{"files", 1}});
+TaskOutcome success() {
+  return {.ok = true, .failure = {}, .loaded = {}, .unloaded = {}};
+}
+
+TaskOutcome cancelled() {
+  TaskOutcome outcome;
+  outcome.failure.code = ECANCELED;
+  return outcome;
+}
+
+TaskOutcome one_file(stage::Progress&) {
+  auto outcome = success();
+  outcome.loaded.emplace().files = 1;
+  return outcome;
 }
 
 // A task that runs until it is cancelled or released.
@@ -35,14 +47,13 @@ struct Held {
       while (!progress.cancel &&
              going.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
       }
-      return progress.cancel ? control::error_line({ECANCELED, "cancelled"})
-                             : control::result_line();
+      return progress.cancel ? cancelled() : success();
     };
   }
 };
 
 std::string state(Tasks& tasks, std::uint64_t id) {
-  return tasks.look(id)->at("task_state");
+  return tasks.look(id)->task_state;
 }
 
 }  // namespace
@@ -54,9 +65,9 @@ TEST_CASE("a task runs, ends and keeps its outcome") {
   const auto id = *tasks.start(TaskKind::load, "a/b", one_file);
   REQUIRE(tasks.wait(id, long_enough) == true);
   const auto seen = tasks.look(id);
-  CHECK(seen->at("task_state") == "done");
-  CHECK(seen->at("what") == "a/b");
-  CHECK(seen->at("outcome").at("files") == 1);
+  CHECK(seen->task_state == "done");
+  CHECK(seen->what == "a/b");
+  CHECK(seen->outcome.value().loaded.value().files == 1);
   CHECK(tasks.cancel(id).error().code == EALREADY);
   CHECK(tasks.look(id + 1).error().code == ESRCH);
   CHECK(tasks.wait(id + 1, long_enough).error().code == ESRCH);
@@ -73,8 +84,8 @@ TEST_CASE("a task ends without memory, whichever allocation fails") {
   for (std::uint64_t n = 1; n < 40; ++n) {
     // active in the task's thread from the end of the task on
     std::optional<test::FailingNew> failing;
-    const auto id = *tasks.start(TaskKind::unload, "a file", [&](stage::Progress&) -> Json {
-      Json outcome = control::result_line();
+    const auto id = *tasks.start(TaskKind::unload, "a file", [&](stage::Progress&) {
+      auto outcome = success();
       failing.emplace(n);
       return outcome;
     });
@@ -84,7 +95,7 @@ TEST_CASE("a task ends without memory, whichever allocation fails") {
     REQUIRE(tasks.wait(*tasks.start(TaskKind::unload, "next",
                                     [](stage::Progress&) {
                                       const test::FailingNew none(0);
-                                      return control::result_line();
+                                      return success();
                                     }),
                        long_enough) == true);
   }
@@ -94,8 +105,9 @@ TEST_CASE("an exception is the task's failure and nobody else's") {
   const auto opened = Tasks::open();
   REQUIRE(opened);
   Tasks& tasks = **opened;
-  const auto bad = *tasks.start(
-      TaskKind::load, "x", [](stage::Progress&) -> Json { throw std::runtime_error("no memory"); });
+  const auto bad = *tasks.start(TaskKind::load, "x", [](stage::Progress&) -> TaskOutcome {
+    throw std::runtime_error("no memory");
+  });
   const auto next = *tasks.start(TaskKind::load, "y", one_file);
   REQUIRE(tasks.wait(next, long_enough) == true);
   CHECK(state(tasks, bad) == "failed");
@@ -180,7 +192,7 @@ TEST_CASE("a close waits no longer than it may for what does not end") {
       TaskKind::unload, "hangs", [&, answer = answers.get_future().share()](stage::Progress&) {
         begun.set_value();
         answer.wait();  // ignores a cancel, like a call to a PFS that does not answer
-        return control::result_line();
+        return success();
       });
   begun.get_future().wait();
   CHECK_FALSE(tasks.close(false, std::chrono::steady_clock::now()));
@@ -203,7 +215,7 @@ TEST_CASE("a drain begins between a close and a reopen, and an unload not before
   std::atomic<bool> drained = false, met = false;
   const auto unload = *tasks.start(TaskKind::unload, "one", [&](stage::Progress&) {
     met = !drained;
-    return control::result_line();
+    return success();
   });
   const auto load = *tasks.start(TaskKind::load, "one", one_file);
   REQUIRE(tasks.wait(load, long_enough) == true);
@@ -264,9 +276,9 @@ TEST_CASE("a successor knows of the tasks that had not ended") {
     CHECK(tasks.look(done).error().code == ESRCH);
     const auto seen = tasks.look(lost);
     REQUIRE(seen);
-    CHECK(seen->at("task_state") == "failed");
-    CHECK(seen->at("what") == "lost");
-    CHECK(seen->at("outcome").at("code") == ECONNABORTED);
+    CHECK(seen->task_state == "failed");
+    CHECK(seen->what == "lost");
+    CHECK(seen->outcome.value().failure.code == ECONNABORTED);
     if (life == 1) {
       CHECK(*tasks.start(TaskKind::load, "next", one_file) == lost + 1);
     }

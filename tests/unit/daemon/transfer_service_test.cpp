@@ -9,7 +9,6 @@
 namespace efs::daemon {
 namespace {
 
-using control::Json;
 using scene::JobScene;
 using scene::OneStore;
 
@@ -44,9 +43,10 @@ TEST_CASE("the import brings the inputs into the buffer, and status counts them"
   it.start();
   CHECK(it.planned == 1);
   CHECK(it.one.has("a"));
-  Json status;
+  control::replies::Status status;
   it.transfers.add_status(status);
-  CHECK((status["staged_in"]["files"] == 1 && status["staged_in"]["bytes"] == 5));
+  REQUIRE(status.staged_in);
+  CHECK((status.staged_in->files == 1 && status.staged_in->bytes == 5));
   CHECK(it.transfers.slowest_inputs().size() == 1);
   it.one.store.close([] {});
 }
@@ -59,25 +59,25 @@ TEST_CASE("an import that cannot start leaves no trace in status", "[daemon][tra
   REQUIRE_FALSE(refused);
   CHECK(refused.error().what.contains("none"));
   CHECK(it.planned == 0);
-  Json status = Json::object();
+  control::replies::Status status;
   it.transfers.add_status(status);
-  CHECK(status.empty());
+  CHECK(status == control::replies::Status{});
   it.one.store.close([] {});
 }
 
-TEST_CASE("load and unload return the result line of their task", "[daemon][transfer]") {
+TEST_CASE("load and unload return the outcome of their task", "[daemon][transfer]") {
   TransferScene it;
   it.start();
   it.put_input("b", "later");
   stage::Progress progress;
-  const Json loaded = it.transfers.load({.names = {"b"}}, progress);
-  CHECK((loaded["ok"] == true && loaded["files"] == 1 && loaded["bytes"] == 5));
+  const auto loaded = it.transfers.load({.names = {"b"}}, progress);
+  CHECK((loaded.ok && loaded.loaded.value().files == 1 && loaded.loaded->bytes == 5));
   CHECK(it.one.has("b"));
-  const Json missing = it.transfers.load({.names = {"none"}}, progress);
-  CHECK((missing["ok"] == false && missing["code"] == ENOENT));
+  const auto missing = it.transfers.load({.names = {"none"}}, progress);
+  CHECK((!missing.ok && missing.failure.code == ENOENT));
   it.one.write("result", "42");
-  const Json unloaded = it.transfers.unload({.names = {"result"}}, progress);
-  CHECK((unloaded["ok"] == true && unloaded.contains("receipt")));
+  const auto unloaded = it.transfers.unload({.names = {"result"}}, progress);
+  CHECK((unloaded.ok && unloaded.unloaded.value().receipt.is_object()));
   CHECK(efs::test::file_text(it.config.results_dir + "/result") == "42");
   it.one.store.close([] {});
 }
@@ -87,7 +87,7 @@ TEST_CASE("the receipt of the export lists what unloads exported before", "[daem
   it.start();
   it.one.write("early", "1");
   stage::Progress progress;
-  CHECK(it.transfers.unload({.names = {"early"}}, progress)["ok"] == true);
+  CHECK(it.transfers.unload({.names = {"early"}}, progress).ok);
   it.one.write("late", "2");
   stage::Receipt receipt = it.transfers.export_results({}, it.turn);
   CHECK(stage::exit_code(receipt) == 0);

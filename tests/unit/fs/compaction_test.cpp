@@ -10,6 +10,7 @@
 #include "backends/fsdax.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/ledger_log.hpp"
+#include "fs/staging.hpp"
 #include "store/format.hpp"
 #include "support/temp.hpp"
 
@@ -169,6 +170,17 @@ struct CompactionScene {
         .append([&](const auto&) { return std::vector<ledger::Event>{event}; }, at);
   }
 
+  /// Fills the store, and the room for events. Returns the number of the first one that failed.
+  Nanoseconds fill_with_exports(Nanoseconds first) {
+    fill();
+    Nanoseconds at = first;
+    while (note_export(at)) {
+      ++at;
+      REQUIRE(at < first + 100'000);
+    }
+    return at;
+  }
+
   ledger::WhoseCopy whose(Nanoseconds at) {
     auto whose = ledger::WhoseCopy::unknown;
     const auto number = static_cast<std::uint64_t>(at);
@@ -184,6 +196,15 @@ struct CompactionScene {
   Status change() {
     return filesystem->setxattr(
         {}, ino, "user.x", std::string(32U << 10U, static_cast<char>('a' + changes++ % 26)), 0);
+  }
+
+  /// Small changes until a snapshot comes by itself.
+  void change_until_snapshot() {
+    std::uint64_t before = 0;
+    for (int i = 0; journal() >= before; ++i) {
+      before = journal();
+      REQUIRE((i < 1'000'000 && filesystem->setxattr({}, ino, "user.y", std::to_string(i), 0)));
+    }
   }
 
   std::uint64_t journal() const { return *shortage.sizes.at("journal"); }
@@ -240,16 +261,40 @@ TEST_CASE("a store that is full of a journal takes changes again when there is r
   }
 }
 
+TEST_CASE("a file that is begun anew on a full store, again and again, leaves removals their room",
+          "[fs][recovery]") {
+  CompactionScene scene;
+  const auto is_incomplete = [&] {
+    return fs::Staging(*scene.filesystem).find("f")->unreadable.contains("lacks some");
+  };
+  scene.fill();
+  for (int i = 0; i < 5000; ++i) {
+    REQUIRE(scene.filesystem->record_lost_write(scene.ino));
+    REQUIRE(is_incomplete());
+    REQUIRE(scene.filesystem->setattr({}, scene.ino, {.size = 0}));
+    REQUIRE_FALSE(is_incomplete());
+  }
+  CHECK_FALSE(scene.filesystem->failed());
+  SECTION("the last loss is known") {
+    CHECK(scene.filesystem->record_lost_write(scene.ino));
+    scene.open();
+    CHECK(is_incomplete());
+  }
+  SECTION("a snapshot has no mark of a whole file") {
+    scene.shortage.descriptors = false;
+    scene.shortage.room = UINT64_MAX;
+    scene.change_until_snapshot();
+    scene.open();
+    CHECK_FALSE(is_incomplete());
+  }
+  CHECK(scene.filesystem->unlink({}, fs::root_ino, "f"));
+}
+
 TEST_CASE("ledger: events of a full store use the room for them; later ones are known as missing",
           "[fs][ledger]") {
   CompactionScene scene;
   fs::LedgerLog(*scene.filesystem).reserve_room();
-  scene.fill();
-  Nanoseconds noted = 10;
-  while (scene.note_export(noted)) {
-    ++noted;
-    REQUIRE(noted < 100'000);
-  }
+  const Nanoseconds noted = scene.fill_with_exports(10);
   CHECK(noted > 2000);  // 256 KiB
   CHECK_FALSE(scene.note_export(noted + 1));
   CHECK(scene.whose(noted + 1) == ledger::WhoseCopy::ours);  // this process knows them
@@ -271,6 +316,28 @@ TEST_CASE("ledger: events of a full store use the room for them; later ones are 
   }
   SECTION("and removals still have their room") {
     CHECK(scene.filesystem->unlink({}, fs::root_ino, "f"));
+  }
+}
+
+TEST_CASE("ledger: events that fail after a snapshot are known as missing, too", "[fs][ledger]") {
+  CompactionScene scene;
+  fs::LedgerLog(*scene.filesystem).reserve_room();
+  const Nanoseconds noted = scene.fill_with_exports(10);
+  scene.shortage.descriptors = false;
+  scene.shortage.room += 32 * store::journal_chunk;
+  scene.change_until_snapshot();
+  SECTION("the room for events is there again") {
+    scene.fill();
+    for (Nanoseconds at = noted + 1; at < noted + 2000; ++at) {
+      REQUIRE(scene.note_export(at));
+    }
+  }
+  SECTION("when that is used up") {
+    const Nanoseconds later = scene.fill_with_exports(noted + 1);
+    scene.open();
+    CHECK(scene.whose(noted) == ledger::WhoseCopy::ours);
+    CHECK(scene.whose(later - 1) == ledger::WhoseCopy::ours);
+    CHECK(scene.whose(later) == ledger::WhoseCopy::unsure);
   }
 }
 

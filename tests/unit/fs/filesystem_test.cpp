@@ -2,6 +2,7 @@
 #include "fs/filesystem.hpp"
 #include "base/file_clock.hpp"
 #include "support/containers.hpp"
+#include "support/log_lines.hpp"
 #include "support/open_handles.hpp"
 
 #include <fcntl.h>
@@ -461,8 +462,10 @@ TEST_CASE("an open that fails leaves no handle; a full table refuses opens", "[f
   const auto opens = std::move(*fs::OpenTable::make(2));
   FilesystemScene scene;
   scene.filesystem.reset();
+  const test::LogLines lines;
   scene.filesystem = std::move(*Filesystem::open(
       *scene.backend, {.metadata_directory = scene.metadata.get(), .opens = opens.get()}));
+  CHECK(lines.have("event=opens_limited files=2 "));
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "f", S_IFREG | 0644, 0)->ino;
   const auto count = [&] {
     return opens->count([](const fs::OpenFile&) { return true; });

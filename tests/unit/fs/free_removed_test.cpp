@@ -362,6 +362,25 @@ TEST_CASE("the death of an owner frees removed files that only it had open", "[f
   CHECK(store.is_free());
 }
 
+TEST_CASE("the death of an owner frees a file that the kernel has forgotten with opens of its own",
+          "[fs][opens]") {
+  SmallStore store(GENERATE("/dev/shm", "/tmp"));
+  Filesystem& files = *store.filesystem;
+  const fs::Owner owner{.kind = fs::Owner::Kind::session, .number = 1};
+  const auto ino = store.file("f", 9 * mebibyte);
+  for (const int flags : {O_RDWR, O_RDONLY}) {
+    REQUIRE(files.open({}, ino, flags));
+    REQUIRE(files.open({.owner = owner}, ino, flags));
+  }
+  REQUIRE(files.unlink({}, root_ino, "f"));
+  CHECK_FALSE(files.forget(ino, 1).gone);
+  CHECK_FALSE(store.is_free());
+  CHECK(files.open_for_writing() == std::vector{ino});
+  files.close_all(owner);
+  CHECK(files.open_for_writing().empty());
+  CHECK(store.is_free());
+}
+
 TEST_CASE("paid debts leave those that were added later", "[fs]") {
   SmallStore store("/dev/shm");
   fs::SpaceAccount space(*store.backend);

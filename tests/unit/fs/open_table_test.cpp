@@ -3,12 +3,14 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <fstream>
 #include <map>
 #include <random>
 #include <thread>
@@ -114,6 +116,27 @@ TEST_CASE("open table: a full one says so, and has room again after a close", "[
   CHECK(table->open({.ino = 5}));
   CHECK(table->open({.ino = 6}).error().code == ENFILE);
   CHECK(size_of(*table) == 3);
+}
+
+TEST_CASE("open table: with less memory it has fewer slots", "[fs][opens]") {
+#ifdef EFS_SANITIZED
+  SKIP("a sanitizer needs the address space");
+#endif
+  CHECK(table_of(1000)->slots() == 1000);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const auto room = pages * 4096 + (40U << 20U);  // a third of a usual table
+    const rlimit limit{.rlim_cur = room, .rlim_max = RLIM_INFINITY};
+    (void)::setrlimit(RLIMIT_AS, &limit);
+    const auto made = OpenTable::make();
+    ::_exit(made && (*made)->slots() == OpenTable::usual_slots / 4 && (*made)->open({}) ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("open table: the entries of one owner are closed, each once", "[fs][opens]") {

@@ -46,7 +46,8 @@ std::vector<Record> examples() {
       ledger::Removed{{1, 2}},
       ledger::Imported{1},
       ledger::DirectoryGiven{{1, 2}, {17, true, ledger::DirectoryShape{0750, 1, 2, 3}, true, 18}},
-      ledger::Missed{50}};
+      ledger::Missed{50},
+      LostWrites{7, 1}};
 }
 
 std::vector<std::byte> bytes_of(const Record& record) {
@@ -55,13 +56,14 @@ std::vector<std::byte> bytes_of(const Record& record) {
   return bytes;
 }
 
-bool is_event(const Record& record) {
+bool is_of_level_5(const Record& record) {
   return std::holds_alternative<ledger::Announced>(record) ||
          std::holds_alternative<ledger::Exported>(record) ||
          std::holds_alternative<ledger::Removed>(record) ||
          std::holds_alternative<ledger::Imported>(record) ||
          std::holds_alternative<ledger::DirectoryGiven>(record) ||
-         std::holds_alternative<ledger::Missed>(record);
+         std::holds_alternative<ledger::Missed>(record) ||
+         std::holds_alternative<LostWrites>(record);
 }
 
 // As a reader that has the level of every record.
@@ -129,10 +131,27 @@ TEST_CASE("a record states its level; that of a content is the next one: this ef
     INFO(record.index());
     const auto bytes = bytes_of(record);
     const bool is_content = std::holds_alternative<SetContent>(record);
-    CHECK(std::to_integer<int>(bytes[1]) == (is_content ? 6 : is_event(record) ? 5 : 4));
+    CHECK(std::to_integer<int>(bytes[1]) == (is_content ? 6 : is_of_level_5(record) ? 5 : 4));
     const auto read = decode(bytes);
     CHECK(read.has_value() == !is_content);
     CHECK((read || read.error().code == EPROTONOSUPPORT));
+  }
+}
+
+TEST_CASE("a record that states a level at which its type did not exist is refused") {
+  for (const auto& record : examples()) {
+    INFO(record.index());
+    auto bytes = bytes_of(record);
+    const auto needs = std::to_integer<unsigned>(bytes[1]);
+    for (unsigned level = 0; level < needs; ++level) {
+      bytes[1] = static_cast<std::byte>(level);
+      const auto read = decode_all(bytes);
+      REQUIRE_FALSE(read);
+      CHECK(read.error().code == EPROTO);
+      CHECK(read.error().what.contains("has level " + std::to_string(level)));
+    }
+    bytes[1] = static_cast<std::byte>(content_level);  // a later level, with news to its fields
+    CHECK(decode_all(bytes));
   }
 }
 
@@ -142,7 +161,7 @@ TEST_CASE("a record of version 3 has no level, and its exact length") {
     auto bytes = bytes_of(record);
     bytes.erase(bytes.begin() + 1);
     const auto read = decode(bytes, 3);
-    if (std::holds_alternative<SetContent>(record) || is_event(record)) {
+    if (std::holds_alternative<SetContent>(record) || is_of_level_5(record)) {
       CHECK(read.error().code == EPROTO);
       continue;
     }

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fs/staging.hpp"
 #include "fuse/convert.hpp"
 #include "fuse/wire.hpp"
 #include "support/containers.hpp"
@@ -246,7 +247,32 @@ TEST_CASE("of a write of the kernel's own pages all bytes are stored, or it fail
     return mounted.kernel.send(FUSE_WRITE, mounted.file, message).at(0).error;
   };
   CHECK(stored(0) == 0);  // a short write, which a program sees
+  CHECK(fs::Staging(*mounted.filesystem).find("file")->unreadable.empty());
   CHECK(stored(FUSE_WRITE_CACHE) == ENOSPC);
+  CHECK_FALSE(fs::Staging(*mounted.filesystem).find("file")->unreadable.empty());
+}
+
+TEST_CASE("a collected write that fails is recorded before the reply, whichever allocation fails",
+          "[fuse]") {
+  const auto message = message_of(fuse_write_in{.size = 1, .write_flags = FUSE_WRITE_CACHE}, 'x');
+  const test::NoThreads alone;
+  bool met = true;
+  unsigned failed = 0;
+  for (std::uint64_t n = 1; met; ++n) {
+    INFO("allocation " << n);
+    Mounted mounted;
+    mounted.kernel.fail_allocation(n);
+    const auto replies = mounted.kernel.send(FUSE_WRITE, mounted.file, message);
+    met = mounted.kernel.allocation_failed();
+    REQUIRE(replies.size() == 1);
+    failed += replies[0].error != 0 ? 1 : 0;
+    CHECK_FALSE(mounted.filesystem->failed());
+    const auto later = fs::Filesystem::open(
+        *mounted.backend, {.metadata_directory = mounted.metadata.get(), .read_only = true});
+    REQUIRE(later);
+    CHECK(fs::Staging(**later).find("file")->unreadable.empty() == (replies[0].error == 0));
+  }
+  CHECK(failed > 0);
 }
 
 TEST_CASE("a kernel that collects writes learns of no holes, and caches attributes", "[fuse]") {

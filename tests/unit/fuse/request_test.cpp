@@ -2,14 +2,11 @@
 // A request of the kernel: one reply, and one observation.
 #include "fuse/request.hpp"
 
-#include <spdlog/sinks/ostream_sink.h>
-
 #include <catch2/catch_test_macros.hpp>
 #include <cerrno>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -20,39 +17,19 @@
 #include "support/containers.hpp"
 #include "support/failing_new.hpp"
 #include "support/kernel_end.hpp"
+#include "support/log_lines.hpp"
 #include "support/temp.hpp"
 
 namespace {
 
 using namespace efs;
 using fuse::Operation, fuse::Request;
+using test::LogLines;
 
 struct Sink final : fuse::EventSink {
   void operation(const fuse::Event& event) override { events.push_back(event); }
 
   std::vector<fuse::Event> events;
-};
-
-// The log's lines, while it lives, whatever other tests have set up.
-class LogLines {
- public:
-  LogLines() {
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-        "request_test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
-  }
-
-  ~LogLines() { spdlog::set_default_logger(before_); }
-
-  LogLines(const LogLines&) = delete;
-  LogLines& operator=(const LogLines&) = delete;
-
-  bool have(const std::string& part) const { return text_.str().contains(part); }
-
-  bool empty() const { return text_.str().empty(); }
-
- private:
-  const std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
-  std::ostringstream text_;
 };
 
 // A callback whose work each test chooses.

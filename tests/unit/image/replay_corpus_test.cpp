@@ -107,6 +107,7 @@ void make_corpus() {
   write_saved("operations", left_by(test::every_operation(), 1U << 30U));
   write_saved("staging", left_by(test::every_staging(), 1U << 30U));
   write_saved("exports", left_by(test::every_export(), 1U << 30U));
+  write_saved("losses", left_by(test::every_loss(), 1U << 30U));
   write_saved("snapshot", left_by(test::every_operation(), 1500));
 }
 

@@ -148,7 +148,7 @@ std::string check(const DeadImage& dead, const Expected& expected, const stage::
   return "";
 }
 
-// Without the export log, which records the names given in results-dir.
+// Without the ledger, which records the names given in results-dir.
 std::map<std::string, std::string> image_below(const DeadImage& dead) {
   auto all = test::everything_below(dead.store());
   all.erase("/meta");

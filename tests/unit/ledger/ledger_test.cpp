@@ -109,6 +109,14 @@ TEST_CASE("ledger: files since a loss of events are of unknown origin", "[ledger
   CHECK(ledger.whose(y, known_file(8, 50), Ctime::counts) == WhoseCopy::unsure);
 }
 
+TEST_CASE("ledger: the newest export is by the ctime of the files that it knows", "[ledger]") {
+  CHECK_FALSE(after({Announced{.at = x, .version = known_file(7)}, Removed{x}}).newest_export());
+  const Name y{.name = 2, .own = 2}, z{.name = 3, .own = 3};
+  const Ledger ledger = after({Exported{x, known_file(7, 60)}, Exported{y, known_file(8, 70)},
+                               Exported{z, known_file(9, 0)}, Exported{y, known_file(8, 50)}});
+  CHECK(ledger.newest_export() == 60);
+}
+
 TEST_CASE("ledger: an import ends what the store knew of the file", "[ledger]") {
   const Ledger ledger = after({Exported{x, known_file(7)}, Announced{.at = x}, Imported{x.name}});
   CHECK_FALSE(ledger.knows(x.name));

@@ -85,17 +85,14 @@ class FaultPfs final : PfsCallPolicy, public ForwardingPfs {
     return ForwardingPfs::lstat(at, there(at, name));
   }
 
-  Status rename(int at, const std::string& from, const std::string& to,
-                const AboutToName& about_to = {}) override {
-    const auto told = [&](bool is_shared) {
-      if (about_to) {
-        about_to(is_shared);
-      }
+  Status rename(int at, const std::string& from, const std::string& to) override {
+    const std::string name = there(at, to);
+    return invoke({.function = "rename", .kind = CallKind::once, .object = name}, [&] {
       if (on_naming) {
         on_naming(to);
       }
-    };
-    return ForwardingPfs::rename(at, there(at, from), there(at, to), told);
+      return real_.rename(at, there(at, from), name);
+    });
   }
 
   Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
@@ -107,11 +104,10 @@ class FaultPfs final : PfsCallPolicy, public ForwardingPfs {
     });
   }
 
-  Status rename_new(int at, const std::string& from, const std::string& to) override {
-    return PfsIo::rename_new(at, from, to);
+  /// Each call of the task is one to fail.
+  Status as_one_call(const char*, const std::string&, const PfsTask& task) override {
+    return task(*this);
   }
-
-  bool is_shared(int, const std::string&, const struct stat&) override { return false; }
 
   bool syncfs_reports_errors(int) override { return trust_syncfs; }
 
@@ -155,12 +151,11 @@ class FaultPfs final : PfsCallPolicy, public ForwardingPfs {
   /// The name by which hooks know a member: one for the members that make the same system call.
   static std::string kind_of(const std::string& function) {
     static const std::map<std::string, std::string> shared{
-        {"open_beneath", "open"},      {"birth", "statx"},
-        {"is_mount_root", "statx"},    {"remove", "unlink"},
-        {"set_xattr", "setxattr"},     {"remove_xattr", "removexattr"},
-        {"chmod_name", "chmod"},       {"chown_name", "chown"},
-        {"set_times", "times"},        {"set_times_name", "times"},
-        {"rename_noreplace", "rename"}};
+        {"open_beneath", "open"},        {"birth", "statx"},
+        {"is_mount_root", "statx"},      {"set_xattr", "setxattr"},
+        {"remove_xattr", "removexattr"}, {"chmod_name", "chmod"},
+        {"chown_name", "chown"},         {"set_times", "times"},
+        {"set_times_name", "times"},     {"rename_noreplace", "rename"}};
     const auto known = shared.find(function);
     return known == shared.end() ? function : known->second;
   }

@@ -179,7 +179,8 @@ std::vector<Pinned> pinned() {
                                         .applied = u64(0x3c)}},
        "14 05 1011121314151617 18191a1b1c1d1e1f 01 2021222324252627 01 01 28292a2b 2c2d2e2f "
        "30313233 3435363738393a3b 00 01 3c3d3e3f40414243"},
-      {ledger::Missed{.since = i64(0x10)}, "15 05 1011121314151617"}};
+      {ledger::Missed{.since = i64(0x10)}, "15 05 1011121314151617"},
+      {LostWrites{.ino = u64(0x10), .lacks = 0x18}, "16 05 1011121314151617 18"}};
 }
 
 std::vector<std::byte> bytes_of(const fs::Record& record) {

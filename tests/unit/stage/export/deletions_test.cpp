@@ -6,7 +6,7 @@
 
 #include "stage/export/removed_inputs.hpp"
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/merging_publisher.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/scene.hpp"
 
@@ -200,7 +200,9 @@ TEST_CASE("deletions: what another node of the job brought out stays", "[stage][
       }
       return 0;
     });
-    CHECK(action_of(scene.out(*merging_pfs(*since, {}, pfs)), "d/a") == Action::conflict);
+    const auto merging = merging_publisher(*since);
+    scene.options.publisher = merging.get();
+    CHECK(action_of(scene.out(pfs), "d/a") == Action::conflict);
     CHECK(looked);
     CHECK(content_of(scene.root + "/d/a") == "the other node's");
   }

@@ -17,10 +17,11 @@
 #include "stage/buffer.hpp"
 #include "stage/export/stage_out.hpp"
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/merging_publisher.hpp"
 #include "support/open_handles.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/live_scene.hpp"
+#include "unit/stage/pfs/published.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -379,8 +380,9 @@ TEST_CASE(
   scene.config.nodes = 2;
   scene.config.merge_since = pfs_now(scene.config.results_dir).value();
   FaultPfs pfs(stage::test::NthCall{});
-  const auto others = merging_pfs(scene.config.merge_since),
-             ours = merging_pfs(scene.config.merge_since, {}, pfs);
+  const auto others = merging_publisher(scene.config.merge_since),
+             ours = merging_publisher(scene.config.merge_since);
+  scene.options.publisher = ours.get();
   scene.buffer.write("f", std::string(1000, 'f'));
   REQUIRE(scene.buffer.filesystem->link({}, scene.buffer.ino("f"), fs::root_ino, "g"));
   const auto attributes = scene.buffer.staging->find("f")->attributes;
@@ -391,7 +393,7 @@ TEST_CASE(
     REQUIRE((::fchmodat(top.get(), "p", attributes.st_mode & 07777U, 0) == 0 &&
              ::fchownat(top.get(), "p", attributes.st_uid, attributes.st_gid, 0) == 0));
     REQUIRE(::utimensat(top.get(), "p", times.data(), 0) == 0);
-    REQUIRE(others->rename(top.get(), "p", name));
+    REQUIRE(published(*others, top.get(), "p", name));
   };
   brings("g");
   scene.buffer.write("h", std::string(1000, 'f'));
@@ -404,7 +406,7 @@ TEST_CASE(
       known[name] = item->saved->ctime;
     }
   };
-  REQUIRE(scene.back({.names = {"f", "g", "h"}}, *ours).verdict == Verdict::complete);
+  REQUIRE(scene.back({.names = {"f", "g", "h"}}, pfs).verdict == Verdict::complete);
   REQUIRE(known.size() == 3);
   CHECK(known["f"] == fs::Origin::any_ctime);
   CHECK(known["g"] == 0);

@@ -14,10 +14,11 @@
 
 #include "stage/pfs/forwarding_pfs.hpp"
 #include "stage/pfs/merge.hpp"
-#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/merging_publisher.hpp"
 #include "stage/pfs/name_claim.hpp"
 #include "stage/pfs/partial_name.hpp"
 #include "unit/stage/pfs/merge_scene.hpp"
+#include "unit/stage/pfs/published.hpp"
 
 namespace efs::stage {
 namespace {
@@ -71,7 +72,12 @@ TEST_CASE("who has waited for the claim to a name looks again: another node's is
   REQUIRE((::fstatat(scene.fd.get(), "p", &ours, 0) == 0 &&
            ::fstatat(scene.fd.get(), "out", &seen, 0) == 0));
   SECTION("for a name that was seen") {
-    CHECK(rename_over(pfs, {.at = scene.fd.get(), .from = "p", .to = "out"}, ours, seen)
+    CHECK(guarded_publisher()
+              .publish(pfs,
+                       {.names = {.at = scene.fd.get(), .from = "p", .to = "out"},
+                        .partial = ours,
+                        .rule = {.over = &seen}},
+                       {})
               .error()
               .code == EEXIST);
   }
@@ -111,11 +117,11 @@ TEST_CASE("nodes that bring out the same file at once and then change it lose no
       std::vector<std::jthread> threads;
       for (int i = 0; i < nodes; ++i) {
         threads.emplace_back([&, i] {
-          const auto node = merging_pfs(*now);
+          const auto node = merging_publisher(*now);
           const std::string partial = "p" + std::to_string(i);
           for (const std::string& text : {std::string("same"), "node " + std::to_string(i)}) {
             scene.write(partial, text);
-            if (node->rename(scene.fd.get(), partial, "out")) {
+            if (published(*node, scene.fd.get(), partial, "out")) {
               told.at(static_cast<std::size_t>(i)) = text;
             }
           }
@@ -211,7 +217,8 @@ TEST_CASE("what one node removes and another replaces is the other's", "[merge]"
     CHECK(*renamed == Placed::ours);
     REQUIRE(scene.read("out") == content);
     CHECK(remove_over(posix_pfs(), scene.fd.get(), "out", seen, "r").error().code == EEXIST);
-    const Status removed = posix_pfs().remove(scene.fd.get(), "out", seen, "r");
+    const Status removed = guarded_publisher().remove(
+        posix_pfs(), {.at = scene.fd.get(), .name = "out", .seen = seen, .claimant = "r"});
     REQUIRE_FALSE(removed);
     CHECK(removed.error().code == EEXIST);
     CHECK(remove_over(posix_pfs(), scene.fd.get(), "nosuch", seen, "r").error().code == ENOENT);

@@ -30,7 +30,9 @@ struct Booked : LiveScene {
 
   bool dirty(const std::string& name) const { return buffer.staging->find(name)->dirty; }
 
-  Booking booking(PfsIo& pfs = posix_pfs()) { return {config, *buffer.staging, pfs, nullptr}; }
+  Booking booking(PfsIo& pfs = posix_pfs()) {
+    return {config, *buffer.staging, pfs, guarded_publisher(), nullptr};
+  }
 
   Receipt receipt;
 };

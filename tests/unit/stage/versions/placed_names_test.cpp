@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The export log: finds the origin of the file that has a name.
+// The ledger by names: finds the origin of the file that has a name.
 #include "stage/versions/placed_names.hpp"
 
 #include <fcntl.h>

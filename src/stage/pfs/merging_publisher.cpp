@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "stage/pfs/merging_pfs.hpp"
+#include "stage/pfs/merging_publisher.hpp"
 
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "base/mutex.hpp"
-#include "stage/pfs/forwarding_pfs.hpp"
 #include "stage/pfs/merge.hpp"
 
 namespace efs::stage {
 namespace {
 
-class MergingPfs final : public ForwardingPfs {
+class MergingPublisher final : public Publisher {
  public:
-  MergingPfs(PfsIo& pfs, Nanoseconds since, std::span<const fs::Origin> own)
-      : ForwardingPfs(pfs), since_(since) {
+  MergingPublisher(Nanoseconds since, std::span<const fs::Origin> own) : since_(since) {
     for (const auto& one : own) {
       const bool is_known = one.ctime != 0 && one.ctime != fs::Origin::any_ctime;
       Version& known = own_[{one.device, one.inode}];
@@ -28,57 +26,20 @@ class MergingPfs final : public ForwardingPfs {
     }
   }
 
-  Status rename_new(int at, const std::string& from, const std::string& to) override {
-    return rename(at, from, to, {});
+  NameRule rule_for(const struct stat*) const override { return {}; }
+
+  Status publish(PfsIo& pfs, const Naming& naming, const AboutToName& about_to) override {
+    return pfs.as_one_call("publish", naming.names.to,
+                           [&](PfsIo& calls) { return merge(calls, naming.names, about_to); });
   }
 
-  Status rename(int at, const std::string& from, const std::string& to,
-                const AboutToName& about_to) override {
-    const auto ours = real_.lstat(at, from);
-    if (!ours) {
-      return std::unexpected(ours.error());
-    }
-    const auto birth = birth_of(at, from, *ours);
-    if (!birth) {
-      return std::unexpected(birth.error());
-    }
-    const auto there = real_.lstat(at, to);
-    if (!there && there.error().code != ENOENT) {
-      return std::unexpected(there.error());
-    }
-    // This node treats files that it has exported before as files from before the start.
-    if (there) {
-      keep_old(at, to, *there);
-    }
-    const bool own = there && is_own(at, to, *there);
-    if (own) {
-      about_to_lose(at, to, *there);
-    }
-    const auto placed = rename_merging(real_, {.at = at, .from = from, .to = to}, since_,
-                                       own ? &*there : nullptr, about_to);
-    if (!placed) {
-      return std::unexpected(placed.error());
-    }
-    if (own) {
-      forget(*there);
-    }
-    record_placed(*ours, *birth, *placed);
-    return {};
+  Status remove(PfsIo& pfs, const InputRemoval& removal) override {
+    return pfs.as_one_call("remove", removal.name,
+                           [&](PfsIo& calls) { return remove_seen(calls, removal); });
   }
 
-  Status remove(int at, const std::string& name, const struct stat& seen,
-                const std::string& claimant) override {
-    keep_old(at, name, seen);
-    if (is_own(at, name, seen)) {
-      about_to_lose(at, name, seen);
-    }
-    EFS_TRY(remove_over(real_, at, name, seen, claimant));
-    forget(seen);
-    return {};
-  }
-
-  bool is_shared(int at, const std::string& name, const struct stat& there) override {
-    return !is_own(at, name, there);
+  bool is_shared(PfsIo& pfs, int at, const std::string& name, const struct stat& there) override {
+    return !is_own(pfs, at, name, there);
   }
 
  private:
@@ -96,8 +57,53 @@ class MergingPfs final : public ForwardingPfs {
     bool is_shared = false;
   };
 
-  Result<Birth> birth_of(int at, const std::string& name, const struct stat& seen) {
-    const auto birth = real_.birth(at, name, seen);
+  Status merge(PfsIo& pfs, const Rename& names, const AboutToName& about_to) {
+    const auto& [at, from, to] = names;
+    const auto ours = pfs.lstat(at, from);
+    if (!ours) {
+      return std::unexpected(ours.error());
+    }
+    const auto birth = birth_of(pfs, at, from, *ours);
+    if (!birth) {
+      return std::unexpected(birth.error());
+    }
+    const auto there = pfs.lstat(at, to);
+    if (!there && there.error().code != ENOENT) {
+      return std::unexpected(there.error());
+    }
+    // This node treats files that it has exported before as files from before the start.
+    if (there) {
+      keep_old(pfs, at, to, *there);
+    }
+    const bool own = there && is_own(pfs, at, to, *there);
+    if (own) {
+      about_to_lose(pfs, at, to, *there);
+    }
+    const auto placed = rename_merging(pfs, names, since_, own ? &*there : nullptr, about_to);
+    if (!placed) {
+      return std::unexpected(placed.error());
+    }
+    if (own) {
+      forget(*there);
+    }
+    record_placed(*ours, *birth, *placed);
+    return {};
+  }
+
+  Status remove_seen(PfsIo& pfs, const InputRemoval& removal) {
+    const auto& [at, name, seen, claimant] = removal;
+    keep_old(pfs, at, name, seen);
+    if (is_own(pfs, at, name, seen)) {
+      about_to_lose(pfs, at, name, seen);
+    }
+    EFS_TRY(remove_over(pfs, at, name, seen, claimant));
+    forget(seen);
+    return {};
+  }
+
+  static Result<Birth> birth_of(PfsIo& pfs, int at, const std::string& name,
+                                const struct stat& seen) {
+    const auto birth = pfs.birth(at, name, seen);
     if (birth) {
       return *birth;
     }
@@ -117,7 +123,7 @@ class MergingPfs final : public ForwardingPfs {
   }
 
   /// True only if that is certain.
-  bool is_own(int at, const std::string& name, const struct stat& st) {
+  bool is_own(PfsIo& pfs, int at, const std::string& name, const struct stat& st) {
     const auto known = exported(st);
     if (!known || known->is_shared || !has_data_of(st, *known)) {
       return false;
@@ -125,7 +131,7 @@ class MergingPfs final : public ForwardingPfs {
     if (!known->birth && !known->ctime) {
       return true;
     }
-    const auto birth = birth_of(at, name, st);
+    const auto birth = birth_of(pfs, at, name, st);
     if (!birth) {
       return false;
     }
@@ -152,11 +158,11 @@ class MergingPfs final : public ForwardingPfs {
 
   /// A file from before the start is about to lose one of several names, which changes its ctime.
   /// This node still treats the other names as old.
-  void keep_old(int at, const std::string& name, const struct stat& seen) {
+  void keep_old(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
     if (seen.st_nlink == 1 || to_ns(seen.st_ctim) >= since_) {
       return;
     }
-    const auto birth = birth_of(at, name, seen);
+    const auto birth = birth_of(pfs, at, name, seen);
     if (!birth) {
       return;
     }
@@ -171,11 +177,11 @@ class MergingPfs final : public ForwardingPfs {
 
   /// A file that this node has exported is about to lose one of several names. That changes its
   /// ctime, which is then useless for the other names.
-  void about_to_lose(int at, const std::string& name, const struct stat& seen) {
+  void about_to_lose(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
     if (seen.st_nlink == 1) {
       return;
     }
-    const auto birth = birth_of(at, name, seen);
+    const auto birth = birth_of(pfs, at, name, seen);
     MutexLock lock(mutex_);
     const auto found = own_.find({seen.st_dev, seen.st_ino});
     if (found == own_.end()) {
@@ -204,8 +210,8 @@ class MergingPfs final : public ForwardingPfs {
 
 }  // namespace
 
-std::unique_ptr<PfsIo> merging_pfs(Nanoseconds since, std::span<const fs::Origin> own, PfsIo& pfs) {
-  return std::make_unique<MergingPfs>(pfs, since, own);
+std::unique_ptr<Publisher> merging_publisher(Nanoseconds since, std::span<const fs::Origin> own) {
+  return std::make_unique<MergingPublisher>(since, own);
 }
 
 }  // namespace efs::stage
