@@ -169,7 +169,7 @@ void Drainer::begin_run(DrainCandidates& candidates, Time now) {
   run_->moved_at = now;
   const auto ending = std::make_shared<Ending>(run_);
   const auto started =
-      its_.tasks.start(TaskKind::background, "results with drain",
+      its_.tasks.start(TaskKind::drain, "results with drain",
                        [ending, &transfers = its_.transfers](stage::Progress& progress) {
                          ending->run->export_by(transfers, progress);
                          const MutexLock lock(ending->run->mutex);
@@ -212,8 +212,8 @@ void Drainer::tell(const DrainOutcome& outcome) {
   if (outcome.failed > 0) {
     if (!is_failing_) {
       log::warn(
-          "event=drain_failed failed={} reason=\"{}\" note=\"tried again; further failures are not "
-          "logged until one succeeds\"",
+          "event=drain_failed failed={} reason=\"{}\" note=\"efs status has the last error; further "
+          "failures are not logged until a result goes home\"",
           outcome.failed, printable(outcome.error));
     }
     is_failing_ = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Sends the results of output rules with `drain` to results-dir while the job runs. A thread
-// follows the changes that programs make and chooses what is due; a task of the kind `background`
+// follows the changes that programs make and chooses what is due; a task of the kind `drain`
 // exports it, as an unload does.
 
 #include <atomic>

@@ -14,8 +14,8 @@ set(sources
   efsd.cpp
   file_verbs.cpp
   instance.cpp
+  instance_busy.cpp
   instance_directory.cpp
-  instance_drain.cpp
   instance_stop.cpp
   job_history.cpp
   job_recorder.cpp

@@ -28,9 +28,9 @@ std::size_t lane_of(TaskKind kind) {
 }
 
 TaskKind kind_of(std::string_view name) {
-  return name == name_of(TaskKind::load)    ? TaskKind::load
-         : name == name_of(TaskKind::drain) ? TaskKind::drain
-                                            : TaskKind::unload;
+  return name == name_of(TaskKind::load)          ? TaskKind::load
+         : name == name_of(TaskKind::stop_unload) ? TaskKind::stop_unload
+                                                  : TaskKind::unload;
 }
 
 std::unexpected<Error> unknown(std::uint64_t id) {
@@ -44,8 +44,8 @@ const char* name_of(TaskKind kind) {
   switch (kind) {
     case TaskKind::load: return "load";
     case TaskKind::unload: return "unload";
+    case TaskKind::stop_unload: return "stop-unload";
     case TaskKind::drain: return "drain";
-    case TaskKind::background: return "background";
   }
   return "?";
 }
@@ -61,11 +61,11 @@ const char* name_of(TaskState state) {
   return "?";
 }
 
-Result<std::unique_ptr<Tasks>> Tasks::open(std::string book, bool background) {
+Result<std::unique_ptr<Tasks>> Tasks::open(std::string book, bool drains) {
   std::unique_ptr<Tasks> tasks(new Tasks(std::move(book)));
-  std::vector kinds{TaskKind::load, TaskKind::unload, TaskKind::drain};
-  if (background) {
-    kinds.push_back(TaskKind::background);
+  std::vector kinds{TaskKind::load, TaskKind::unload, TaskKind::stop_unload};
+  if (drains) {
+    kinds.push_back(TaskKind::drain);
   }
   for (const auto kind : kinds) {
     auto lane = start_thread([raw = tasks.get(), kind] { raw->run_lane(kind); });
@@ -152,7 +152,7 @@ Tasks::~Tasks() {
 
 Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   const MutexLock lock(mutex_);
-  if (closed_ && kind != TaskKind::drain) {
+  if (closed_ && kind != TaskKind::stop_unload) {
     return fail(ESHUTDOWN, "the instance is being stopped: no new tasks");
   }
   if (waiting_[lane_of(kind)].size() >= most_waiting) {
@@ -168,7 +168,7 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   queue.push_back(task);
   try {
     tasks_.emplace(task->id, task);
-    if (kind != TaskKind::background) {
+    if (kind != TaskKind::drain) {
       note({{"task", task->id}, {"kind", name_of(kind)}, {"what", task->what}});
     }
     // the client gets the error, and no task stays that never begins
@@ -202,7 +202,7 @@ TaskState Tasks::state_after(const Task& task, const replies::TaskOutcome& outco
 void Tasks::run_lane(TaskKind kind) {
   // Applies to this thread and to those that a task starts: programs of the job have priority on
   // busy processors. At nice value 15 a thread has a thirtieth of a program's weight.
-  if (kind != TaskKind::drain) {
+  if (kind != TaskKind::stop_unload) {
     ::setpriority(PRIO_PROCESS, 0, 15);
   }
   const ReservedMemory reserved_memory;  // for outcomes
@@ -227,7 +227,7 @@ void Tasks::run_lane(TaskKind kind) {
     running_[lane] = nullptr;
     const TaskState state = state_after(*task, outcome);
     end(*task, state, std::move(outcome));
-    if (kind == TaskKind::background) {
+    if (kind == TaskKind::drain) {
       continue;
     }
     record_end(task->id);
@@ -242,7 +242,7 @@ void Tasks::end(Task& task, TaskState state, replies::TaskOutcome outcome) {
   task.ended = wall_clock();
   task.outcome = std::move(outcome);
   task.work = nullptr;
-  if (task.kind == TaskKind::background) {
+  if (task.kind == TaskKind::drain) {
     tasks_.erase(task.id);
     changed_.notify_all();
     return;
@@ -289,7 +289,7 @@ std::vector<replies::Task> Tasks::list() {
   const MutexLock lock(mutex_);
   std::vector<replies::Task> all;
   for (const auto& [id, task] : tasks_) {
-    if (task->kind != TaskKind::background) {
+    if (task->kind != TaskKind::drain) {
       all.push_back(summary_of(*task));
     }
   }
@@ -339,7 +339,7 @@ void Tasks::cancel_locked(Task& task) {
   auto outcome = replies::failed_task({ECANCELED, "cancelled before it began"});
   std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
   end(task, TaskState::cancelled, std::move(outcome));
-  if (task.kind != TaskKind::background) {
+  if (task.kind != TaskKind::drain) {
     record_end(task.id);
   }
 }
@@ -369,10 +369,10 @@ bool Tasks::runs_or_waits(TaskKind kind) const {
 bool Tasks::may_begin(TaskKind kind) const {
   switch (kind) {
     case TaskKind::load: return true;
-    case TaskKind::unload: return !runs_or_waits(TaskKind::drain) && !runs(TaskKind::background);
-    case TaskKind::drain: return !runs(TaskKind::background);
-    case TaskKind::background:
-      return !runs_or_waits(TaskKind::drain) && !runs_or_waits(TaskKind::unload);
+    case TaskKind::unload: return !runs_or_waits(TaskKind::stop_unload) && !runs(TaskKind::drain);
+    case TaskKind::stop_unload: return !runs(TaskKind::drain);
+    case TaskKind::drain:
+      return !runs_or_waits(TaskKind::stop_unload) && !runs_or_waits(TaskKind::unload);
   }
   return true;
 }
@@ -385,7 +385,7 @@ bool Tasks::idle() const {
 void Tasks::cancel_open(bool unloads) {
   std::vector<TaskPointer> open;
   for (const auto& [id, task] : tasks_) {
-    const bool may_go_on = task->kind == TaskKind::unload || task->kind == TaskKind::drain;
+    const bool may_go_on = task->kind == TaskKind::unload || task->kind == TaskKind::stop_unload;
     if (!task->outcome && (!may_go_on || unloads)) {
       open.push_back(task);
     }

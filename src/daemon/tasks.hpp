@@ -24,12 +24,13 @@
 
 namespace efs::daemon {
 
-/// `drain`: an unload that a stop with a deadline runs while programs use the mount. start()
+/// `stop_unload`: an unload that a stop with a deadline runs while programs use the mount. start()
 /// accepts it also after close(). Start it when no other task is left; unloads wait until it has
 /// ended. It runs at normal priority.
-/// `background`: work that no client has asked for (daemon/drainer.hpp). It waits for unloads and
-/// drains, and they wait for it. No list of tasks and no book has it, and close() cancels it.
-enum class TaskKind : std::uint8_t { load = 0, unload = 1, drain = 2, background = 3 };
+/// `drain`: the export of results that no client has asked for (daemon/drainer.hpp). It waits for
+/// unloads of both kinds, and they wait for it. No list of tasks and no book has it, and close()
+/// cancels it.
+enum class TaskKind : std::uint8_t { load = 0, unload = 1, stop_unload = 2, drain = 3 };
 constexpr std::size_t task_kinds = 4;
 const char* name_of(TaskKind kind);
 
@@ -48,8 +49,8 @@ class Tasks {
   using Work = std::function<control::replies::TaskOutcome(stage::Progress&)>;
 
   /// Starts a thread for each kind, or fails. `book`: a file that lists the tasks that have not
-  /// ended, for a successor of this process; "": none. `background`: also for that kind.
-  static Result<std::unique_ptr<Tasks>> open(std::string book = {}, bool background = false);
+  /// ended, for a successor of this process; "": none. `drains`: also for that kind.
+  static Result<std::unique_ptr<Tasks>> open(std::string book = {}, bool drains = false);
   /// Call this before all other functions. Unfinished tasks of a predecessor become failed tasks.
   /// If `successor` is false, the file belongs to an earlier instance and is ignored.
   void inherit(bool successor);
@@ -59,7 +60,7 @@ class Tasks {
   ~Tasks();
 
   /// Queues a task and returns its id. Fails with EAGAIN if too many tasks wait. Fails with
-  /// ESHUTDOWN after close(), except for a drain.
+  /// ESHUTDOWN after close(), except for a stop_unload.
   Result<std::uint64_t> start(TaskKind kind, std::string what, Work work);
 
   /// Returns a task, after its end with its outcome. Fails with ESRCH if there is no such task.
@@ -79,10 +80,9 @@ class Tasks {
   /// Cancels all waiting and running tasks. Does not wait for them.
   void cancel_all();
 
-  /// Refuses new tasks. Cancels loads, because no program can read their files any more, and work
-  /// in the background, because a stop does what is left of it. Cancels unloads unless
-  /// `finish_unloads`, because their callers rely on them. Returns true when no task is left, and
-  /// false at `end`.
+  /// Refuses new tasks. Cancels loads, because no program can read their files any more, and
+  /// drains, because a stop exports what they leave. Cancels unloads unless `finish_unloads`,
+  /// because their callers rely on them. Returns true when no task is left, and false at `end`.
   using Time = std::chrono::steady_clock::time_point;
   bool close(bool finish_unloads, Time end = Time::max());
   /// Accepts tasks again after close().
