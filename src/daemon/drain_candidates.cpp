@@ -129,9 +129,19 @@ void DrainCandidates::notice_change(std::uint64_t ino, Time now) {
   schedule_.changed(ino, soonest->second.interval, now);
 }
 
+void DrainCandidates::clear() {
+  schedule_.clear();
+  refused_.clear();
+}
+
 // The time for this is in proportion to the names that were added since the last call.
 void DrainCandidates::forget_removed() {
   std::erase_if(names_, [&](const auto& known) { return !staging_.edits(known.first); });
+  const auto is_gone = [&](const std::string& path) {
+    return !staging_.find(path);
+  };
+  std::erase_if(refused_, is_gone);
+  std::erase_if(beside_, is_gone);
   forget_at_ = std::max<std::size_t>(1024, 2 * names_.size());
 }
 
@@ -154,12 +164,13 @@ void DrainCandidates::add(std::uint64_t ino, DrainBatch& batch, Time now) {
   std::vector<fs::WalkItem> due;
   auto [at, last] = names_.equal_range(ino);
   while (at != last) {
+    refused_.erase(at->second.path);
     auto item = staging_.find(at->second.path);
     if (!item || item->ino != ino) {
       at = names_.erase(at);
       continue;
     }
-    if (is_due(*item)) {
+    if (is_due(*item) && !beside_.contains(item->path)) {
       due.push_back(std::move(*item));
     }
     ++at;
@@ -181,20 +192,25 @@ bool DrainCandidates::is_written(std::uint64_t ino) {
   return !writers || writers->possible;
 }
 
+bool DrainCandidates::is_still_due(const std::string& path, std::uint64_t ino) {
+  const auto item = staging_.find(path);
+  return item && item->ino == ino && is_due(*item);
+}
+
+// A name that a program has removed or given to another file meanwhile needs no further attempt,
+// whatever the error.
 DrainCandidates::Fate DrainCandidates::fate_of(const stage::ReceiptEntry& entry, std::uint64_t ino,
                                                bool is_cancelled) {
+  if (!is_still_due(entry.path, ino)) {
+    return Fate::home;
+  }
   if (entry.action == stage::Action::conflict) {
     return Fate::refused;
   }
   if (is_exported(entry.action)) {
-    const auto item = staging_.find(entry.path);
-    if (!item || item->ino != ino || !is_due(*item)) {
-      return Fate::home;
-    }
-    // Beside a file of its name. A further export would make a further copy.
     const bool is_beside =
         !entry.placed_as.empty() && entry.placed_as != config::result_path(config_, entry.path);
-    return is_beside ? Fate::refused : Fate::busy;
+    return is_beside ? Fate::beside : Fate::busy;
   }
   if (entry.action != stage::Action::failed && entry.action != stage::Action::not_saved) {
     return Fate::home;
@@ -202,17 +218,23 @@ DrainCandidates::Fate DrainCandidates::fate_of(const stage::ReceiptEntry& entry,
   if (is_cancelled) {
     return Fate::not_tried;
   }
-  switch (entry.code) {
-    case EBUSY: return Fate::busy;   // a program opened it meanwhile
-    case ENOENT: return Fate::home;  // it was removed or renamed
-    default: return Fate::failed;
+  // EBUSY: a program opened it meanwhile
+  return entry.code == EBUSY ? Fate::busy : Fate::failed;
+}
+
+void DrainCandidates::note_refusal(const std::string& path, Fate fate) {
+  if (fate == Fate::refused) {
+    refused_.insert(path);
+  } else if (fate == Fate::beside) {
+    beside_.insert(path);
   }
 }
 
 void DrainCandidates::settle_file(std::uint64_t ino, Fate fate, Time now) {
   switch (fate) {
     case Fate::home:
-    case Fate::refused: return schedule_.home(ino);
+    case Fate::refused:
+    case Fate::beside: return schedule_.home(ino);
     case Fate::not_tried: return schedule_.later(ino, now, wait_untried);
     case Fate::busy: return schedule_.again(ino, now, DrainSchedule::longest_wait_for_programs);
     case Fate::failed: return schedule_.again(ino, now, DrainSchedule::longest_wait);
@@ -234,7 +256,8 @@ DrainCandidates::Fates DrainCandidates::read(const DrainBatch& batch, const stag
       ++outcome.files;
       outcome.bytes += entry.bytes;
     }
-    if (fate == Fate::failed || fate == Fate::refused) {
+    note_refusal(entry.path, fate);
+    if (fate == Fate::failed || fate == Fate::refused || fate == Fate::beside) {
       ++outcome.failed;
       outcome.error = outcome.error.empty() ? entry.path + ": " + entry.reason : outcome.error;
     }
@@ -251,10 +274,15 @@ DrainOutcome DrainCandidates::settle(const DrainBatch& batch, const stage::Recei
     outcome.failed = std::max<std::uint64_t>(outcome.failed, batch.files.size());
     outcome.error = receipt->reason;
   }
+  const auto without_entry = [&](const std::string& path, std::uint64_t ino) {
+    return none_could_go                        ? Fate::failed
+           : receipt == nullptr || is_cancelled ? Fate::not_tried
+           : is_still_due(path, ino)            ? Fate::busy
+                                                : Fate::home;
+  };
   bool is_trouble = false;
   for (const auto& [path, ino] : batch.files) {
-    const Fate without_entry = none_could_go ? Fate::failed : Fate::not_tried;
-    const Fate fate = fates.try_emplace(ino, without_entry).first->second;
+    const Fate fate = fates.try_emplace(ino, without_entry(path, ino)).first->second;
     settle_file(ino, fate, now);
     is_trouble = is_trouble || fate == Fate::failed;
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -51,7 +52,7 @@ class DrainCandidates {
   void look(Time now, const fs::IsOver& is_over = {});
 
   /// Drops what it knows of files that are not home. look() finds them again.
-  void clear() { schedule_.clear(); }
+  void clear();
 
   /// Takes note of changes. If some are lost, looks for all files.
   void absorb(const ChangeInbox::Content& content, Time now, const fs::IsOver& is_over = {});
@@ -69,8 +70,8 @@ class DrainCandidates {
   /// The number of names that rules cover, about.
   std::size_t known() const { return names_.size(); }
 
-  /// The number of files that are not home.
-  std::size_t due() const { return schedule_.size(); }
+  /// The number of files that are not home, about. Includes those that wait for the stop.
+  std::size_t due() const { return schedule_.size() + refused_.size() + beside_.size(); }
 
  private:
   struct Known {
@@ -79,7 +80,7 @@ class DrainCandidates {
   };
 
   /// The outcome of one name. If a file has several names, the last one of these counts.
-  enum class Fate : std::uint8_t { home, refused, not_tried, busy, failed };
+  enum class Fate : std::uint8_t { home, refused, beside, not_tried, busy, failed };
   using Fates = std::map<std::uint64_t, Fate>;  // by inode
 
   std::optional<DrainSchedule::Duration> interval_of(const fs::WalkItem& item) const;
@@ -93,9 +94,12 @@ class DrainCandidates {
   /// Adds the names of a file to the batch if it is due and no program can write to it.
   void add(std::uint64_t ino, DrainBatch& batch, Time now);
   bool is_written(std::uint64_t ino);
+  /// True if the name still leads to this file, and the file is not home.
+  bool is_still_due(const std::string& path, std::uint64_t ino);
   Fate fate_of(const stage::ReceiptEntry& entry, std::uint64_t ino, bool is_cancelled);
   Fates read(const DrainBatch& batch, const stage::Receipt& receipt, bool is_cancelled,
              DrainOutcome& outcome);
+  void note_refusal(const std::string& path, Fate fate);
   void settle_file(std::uint64_t ino, Fate fate, Time now);
 
   const config::JobConfig& config_;
@@ -103,6 +107,11 @@ class DrainCandidates {
   std::unordered_multimap<std::uint64_t, Known> names_;  // by inode; some are out of date
   std::size_t forget_at_ = 1024;                         // size of names_ for forget_removed()
   DrainSchedule schedule_;
+  // names in conflict: they go again when their files change
+  std::set<std::string> refused_;
+  // Names whose results were exported beside other files. A further export would make a further
+  // copy, so only the stop exports them again.
+  std::set<std::string> beside_;
 };
 
 }  // namespace efs::daemon

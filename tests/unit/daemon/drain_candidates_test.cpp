@@ -5,6 +5,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "stage/pfs/forwarding_pfs.hpp"
 #include "unit/stage/live_scene.hpp"
 
 namespace efs::daemon {
@@ -14,6 +15,33 @@ using namespace std::chrono_literals;
 using stage::test::LiveScene;
 
 const DrainCandidates::Time since{1000h};
+
+/// Acts once, just before the first call of a function.
+class ActingPfs final : stage::PfsCallPolicy, public stage::ForwardingPfs {
+ public:
+  ActingPfs(std::string function, std::function<void()> act)
+      : ForwardingPfs(stage::posix_pfs(), this),
+        function_(std::move(function)),
+        act_(std::move(act)) {}
+
+  bool has_acted() const { return has_acted_; }
+
+ private:
+  Status before(const stage::PfsCall& call) override {
+    if (call.function == function_ && !has_acted_.exchange(true)) {
+      act_();
+    }
+    return {};
+  }
+
+  bool again(const stage::PfsCall&, const Error&, unsigned) override { return false; }
+
+  void made_further_calls(std::uint64_t) override {}
+
+  const std::string function_;
+  const std::function<void()> act_;
+  std::atomic<bool> has_acted_{false};
+};
 
 struct DrainScene : LiveScene {
   DrainScene() {
@@ -163,11 +191,16 @@ TEST_CASE("a conflict does not go again until the file changes", "[drain]") {
   CHECK((outcome.files == 1 && outcome.failed == 1 && outcome.error.starts_with("a: ")));
   CHECK(it.out("a") == "theirs");
   CHECK(it.due(1h) == "");
+  CHECK(it.candidates.due() == 1);
   it.buffer.write("a", "11");
-  CHECK(it.due(1s) == "a ");
+  REQUIRE(it.due(1s) == "a ");
+  CHECK(it.candidates.due() == 1);
+  stage::test::stdfs::remove(it.config.results_dir + "/a");
+  CHECK(it.export_batch(1s).files == 1);
+  CHECK(it.candidates.due() == 0);
 }
 
-TEST_CASE("what was kept beside another file does not go again by itself", "[drain]") {
+TEST_CASE("what was kept beside another file is left to the stop", "[drain]") {
   DrainScene it;
   it.config.existing = config::Existing::keep_both;
   std::ofstream(it.config.results_dir + "/a") << "theirs";
@@ -176,6 +209,13 @@ TEST_CASE("what was kept beside another file does not go again by itself", "[dra
   CHECK(it.export_batch(1s).files == 1);
   CHECK(it.out("a.efs-job") == "1");
   CHECK(it.due(1h) == "");
+  // each further copy would have a name of its own
+  it.buffer.write("a", "11");
+  CHECK(it.due(1s) == "");
+  it.buffer.write("b", "2");
+  REQUIRE(it.buffer.filesystem->rename({}, {fs::root_ino, "b"}, {fs::root_ino, "a"}, 0));
+  CHECK(it.due(1h) == "");
+  CHECK(it.candidates.due() == 1);
 }
 
 TEST_CASE("what was not tried is due again soon", "[drain]") {
@@ -185,6 +225,133 @@ TEST_CASE("what was not tried is due again soon", "[drain]") {
   CHECK(it.candidates.settle(it.batch, nullptr, true, since + 1s).failed == 0);
   CHECK(it.due(1s) == "");
   CHECK(it.due(2s) == "a ");
+}
+
+TEST_CASE("what the export does not mention is tried again ever more rarely", "[drain]") {
+  DrainScene it;
+  it.buffer.write("a", "1");
+  REQUIRE(it.due(1s) == "a ");
+  const stage::Receipt without;
+  CHECK(it.candidates.settle(it.batch, &without, false, since + 1s).failed == 0);
+  CHECK(it.candidates.next() == since + 3s);
+  REQUIRE(it.due(3s) == "a ");
+  it.candidates.settle(it.batch, &without, false, since + 3s);
+  CHECK(it.candidates.next() == since + 7s);
+}
+
+TEST_CASE("a missing directory above results-dir is a failure like any other", "[drain]") {
+  DrainScene it;
+  it.config.results_dir += "/none/out";
+  it.buffer.write("a", "1");
+  REQUIRE(it.due(1s) == "a ");
+  const auto outcome = it.export_batch(1s);
+  CHECK((outcome.files == 0 && outcome.failed == 1 && !outcome.error.empty()));
+  CHECK(it.candidates.due() == 1);
+}
+
+TEST_CASE("a full PFS leaves no partial, and the result goes when there is room", "[drain]") {
+  DrainScene it;
+
+  struct FullPfs final : stage::ForwardingPfs {
+    FullPfs() : ForwardingPfs(stage::posix_pfs()) {}
+
+    Result<std::size_t> write(int, std::span<const std::byte>, std::uint64_t) override {
+      return fail(ENOSPC);
+    }
+  } full;
+
+  it.buffer.write("a", "1");
+  auto now = 1s;
+  for (const auto pause : {5s, 10s, 20s}) {
+    REQUIRE(it.due(now) == "a ");
+    const auto outcome = it.export_batch(now, full);
+    CHECK((outcome.files == 0 && outcome.failed == 1));
+    CHECK(it.candidates.next() == since + now + pause);
+    CHECK(it.partials() == 0);
+    now += pause;
+  }
+  REQUIRE(it.due(now) == "a ");
+  CHECK(it.export_batch(now).files == 1);
+}
+
+TEST_CASE("a file that changes while it is copied keeps its former copy", "[drain]") {
+  DrainScene it;
+  it.buffer.write("a", "former");
+  REQUIRE(it.due(1s) == "a ");
+  it.export_batch(1s);
+  it.buffer.write("a", "second");
+  REQUIRE(it.due(1s) == "a ");
+  ActingPfs pfs("write", [&] { it.buffer.write("a", "third!"); });
+  const auto outcome = it.export_batch(1s, pfs);
+  CHECK(pfs.has_acted());
+  CHECK((outcome.files == 0 && outcome.failed == 0));
+  CHECK(it.out("a") == "former");
+  CHECK(it.partials() == 0);
+  REQUIRE(it.due(1s) == "a ");
+  CHECK(it.export_batch(1s).files == 1);
+  CHECK(it.out("a") == "third!");
+}
+
+TEST_CASE("a file that changes while its copy gets its name goes again", "[drain]") {
+  DrainScene it;
+  it.buffer.write("a", "first");
+  REQUIRE(it.due(1s) == "a ");
+  ActingPfs pfs("rename", [&] { it.buffer.write("a", "second"); });
+  it.export_batch(1s, pfs);
+  CHECK(pfs.has_acted());
+  CHECK(it.out("a") == "first");
+  REQUIRE(it.due(1s) == "a ");
+  CHECK(it.export_batch(1s).files == 1);
+  CHECK(it.out("a") == "second");
+}
+
+TEST_CASE("a file that is renamed while it is copied goes under its last name", "[drain]") {
+  for (const char* when : {"write", "rename"}) {
+    DrainScene it;
+    it.buffer.write("a", "1");
+    REQUIRE(it.due(1s) == "a ");
+    ActingPfs pfs(when, [&] {
+      REQUIRE(it.buffer.filesystem->rename({}, {fs::root_ino, "a"}, {fs::root_ino, "b"}, 0));
+    });
+    CHECK(it.export_batch(1s, pfs).failed == 0);
+    CHECK(pfs.has_acted());
+    REQUIRE(it.due(1s) == "b ");
+    CHECK(it.export_batch(1s).files == 1);
+    CHECK(it.out("b") == "1");
+    // another file gets the name that results-dir may have: it is not home
+    it.buffer.write("a", "2");
+    REQUIRE(it.due(1s) == "a ");
+    CHECK(it.export_batch(1s).files == 1);
+    CHECK((it.out("a") == "2" && it.out("b") == "1"));
+    CHECK(it.candidates.due() == 0);
+  }
+}
+
+TEST_CASE("a file that is removed while it is copied is not due", "[drain]") {
+  for (const char* when : {"write", "rename"}) {
+    DrainScene it;
+    it.buffer.write("a", "1");
+    REQUIRE(it.due(1s) == "a ");
+    ActingPfs pfs(when, [&] { REQUIRE(it.buffer.filesystem->unlink({}, fs::root_ino, "a")); });
+    CHECK(it.export_batch(1s, pfs).failed == 0);
+    CHECK(pfs.has_acted());
+    CHECK(it.due(1h) == "");
+    CHECK((it.candidates.due() == 0 && it.partials() == 0));
+  }
+}
+
+TEST_CASE("a name that a file gets when it is home goes as a name of the same file", "[drain]") {
+  DrainScene it;
+  const auto ino = it.buffer.write("a", "1");
+  REQUIRE(it.due(1s) == "a ");
+  it.export_batch(1s);
+  REQUIRE(it.buffer.filesystem->link({}, ino, fs::root_ino, "b"));
+  const std::string names = it.due(1s);
+  CHECK(names.contains("b "));
+  it.export_batch(1s);
+  CHECK((it.out("a") == "1" && it.out("b") == "1"));
+  CHECK(stage::test::stdfs::equivalent(it.config.results_dir + "/a", it.config.results_dir + "/b"));
+  CHECK(it.due(1h) == "");
 }
 
 TEST_CASE("all names of a file go together", "[drain]") {
