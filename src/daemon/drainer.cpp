@@ -212,7 +212,8 @@ void Drainer::tell(const DrainOutcome& outcome) {
   if (outcome.failed > 0) {
     if (!is_failing_) {
       log::warn(
-          "event=drain_failed failed={} reason=\"{}\" note=\"efs status has the last error; further "
+          "event=drain_failed failed={} reason=\"{}\" note=\"efs status has the last error; "
+          "further "
           "failures are not logged until a result goes home\"",
           outcome.failed, printable(outcome.error));
     }

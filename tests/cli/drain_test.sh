@@ -137,6 +137,60 @@ check_exit 'conflict: the stop reports it' 1 'conflict: a' "$EFS" stop conflict
 rm "$OUT/a"
 stopped 1
 
+# --- files that are known as this job's, although their inodes are gone ---
+fresh own "$ON_CLOSE"; sed -i '/results-dir/a\  existing: fail' "$JOB"
+started "$JOB"
+echo one >"$MNT/a"; echo one >"$MNT/b"; goes 'it goes' a one; goes 'and so does the other' b one
+rm "$MNT/a"; echo two >"$MNT/a"
+echo two >"$MNT/b.new"; mv "$MNT/b.new" "$MNT/b"
+goes 'made again, it replaces its copy' a two; goes 'replaced, too' b two
+rm "$MNT/a"; echo three >"$MNT/a"
+check 'own: no conflict' eval '! fails'
+stopped '[01]'
+check 'own: the stop replaces the copy, too' has a three
+
+fresh beside "$ON_CLOSE"; sed -i '/results-dir/a\  existing: keep-both' "$JOB"
+echo theirs >"$OUT/a"
+started "$JOB"
+for i in 1 2 3; do echo $i >"$MNT/a"; echo $i >"$MNT/b"; goes "copy $i" b $i; done
+check 'beside: one copy is beside theirs' test "$(ls "$OUT" | tr '\n' ' ')" = 'a a.efs-beside b '
+check 'beside: and is due' test "$(drain '["due"]')" = 1
+check_exit 'beside: the stop exports the last one' 0 '' "$EFS" stop beside
+check 'beside: under a name of its own' eval 'has a theirs && cat "$OUT"/a.efs-beside* | grep -qx 3'
+
+# --- several nodes ---
+fresh node0 "$ON_CLOSE"; first=$JOB out=$OUT M0=$MNT
+fresh node1 "$ON_CLOSE"; sed -i "s|results-dir: .*|results-dir: $out|" "$JOB"; OUT=$out
+check 'nodes: node 0' "$EFS" start --node 0/2 "$first"
+check 'nodes: node 1' "$EFS" start --node 1/2 "$JOB"
+echo 0 >"$M0/of.0"; goes 'of node 0' of.0 0
+echo 1 >"$MNT/of.1"; goes 'of node 1' of.1 1
+echo 00 >"$M0/new"; mv "$M0/new" "$M0/of.0"; goes 'replaced by a rename' of.0 00
+echo 11 >"$MNT/of.0"
+check 'nodes: no node replaces the result of another' await $late eval 'drain ".get(\"last_error\", \"\")" | grep -q "^of.0: "'
+check 'nodes: it stays' has of.0 00
+check 'nodes: stop' "$EFS" stop node0
+check_exit 'nodes: the stop reports it' 1 'conflict: of.0' "$EFS" stop node1
+check 'nodes: end' "$EFS" stop --no-stage-out node1
+
+# --- a full PFS ---
+if [ "$(id -u)" != 0 ] || ! mount -t tmpfs -o size=1M,mode=777 full "$OUT" 2>/dev/null; then skip 'a full PFS' 'cannot mount a tmpfs'; else
+  full=$OUT
+  fresh full "$ON_CLOSE"; sed -i "s|results-dir: .*|results-dir: $full|" "$JOB"; OUT=$full
+  started "$JOB"
+  head -c 3000000 /dev/urandom >"$MNT/big"; echo small >"$MNT/small"
+  check 'full: status has the error' await $late eval 'drain ".get(\"last_error\", \"\")" | grep -q "^big: .*No space"'
+  goes 'what fits goes' small small
+  check 'full: no partial is left' await $late eval '! compgen -G "$OUT/*.efs-partial"'
+  check 'full: the job goes on' eval 'echo more >>"$MNT/small"'
+  check 'full: it fails at growing intervals' test "$(drain '["failures"]')" -lt 10
+  check_exit 'full: a stop ends, and keeps what did not fit' 3 'big' timeout 60 "$EFS" stop full
+  mount -o remount,size=8M "$OUT"
+  check_exit 'full: with room the next one exports it' 0 '' "$EFS" stop full
+  check 'full: whole' test "$(stat -c %s "$OUT/big")" = 3000000
+  umount "$OUT"
+fi
+
 # --- in place, with inputs ---
 fresh place 'resources: [ [ path: input, flags: persistent ] ]' 'outputs: [ { path: "**", inputs: true, drain: on-close } ]'
 sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS
@@ -165,6 +219,32 @@ head -c 12000000 /dev/urandom >"$MNT/big"; sum=$(cksum <"$MNT/big")
 check 'rest: it is being copied' await $late is_copied
 stopped 1
 check 'rest: the stop brings what was under way' test "$sum" = "$(cksum <"$OUT/big")"
+
+# --- an unload, a drain and a stop at once ---
+fresh three "$ON_CLOSE"; sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
+started "$JOB"
+head -c 8000000 /dev/urandom >"$MNT/big"; sum=$(cksum <"$MNT/big"); echo stay >"$MNT/stay"
+check 'three: it is being copied' await $late is_copied
+"$EFS" unload -i three -w stay >"$S/unloaded" 2>&1 & unload=$!
+check 'three: the unload waits' await $late eval 'json "$(status_of three)" "[t[\"task_state\"] for t in d[\"tasks\"]] == [\"pending\"]"'
+stopped '[01]'
+wait $unload
+check 'three: all is out' eval 'has stay stay && [ "$sum" = "$(cksum <"$OUT/big")" ]'
+check 'three: and no partial' eval '! compgen -G "$OUT/*.efs-partial"'
+
+# --- both processes killed in the middle, in place ---
+fresh killed 'resources: [ [ path: input, flags: persistent ] ]' 'outputs: [ { path: "**", inputs: true, drain: on-close } ]'
+sed -i 's|results-dir: .*|in-place: true\n  max-rate: 4 MB/s|' "$JOB"; OUT=$PFS
+before=$(cat "$OUT/input/a")
+started "$JOB"
+head -c 12000000 /dev/urandom >"$MNT/input/a"; sum=$(cksum <"$MNT/input/a")
+check 'killed: it is being copied' await $late eval 'compgen -G "$OUT/input/*.efs-partial"'
+kill_both killed
+check 'killed: the PFS has the former version' test "$before" = "$(cat "$OUT/input/a")"
+check 'killed: a salvage' "$EFS" salvage killed
+check 'killed: brings the new one' test "$sum" = "$(cksum <"$OUT/input/a")"
+check 'killed: and leaves no partial' eval '! compgen -G "$OUT/input/*.efs-partial"'
+check 'killed: clean' "$EFS" clean killed
 
 # --- with a deadline, what is home is home ---
 fresh deadline "$ON_CLOSE"
