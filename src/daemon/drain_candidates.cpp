@@ -118,9 +118,17 @@ void DrainCandidates::absorb_one(const Change& change, Time now, const fs::IsOve
   }
 }
 
+bool DrainCandidates::is_home(std::uint64_t ino) {
+  const auto [first, last] = names_.equal_range(ino);
+  return std::none_of(first, last, [&](const auto& known) {
+    return !beside_.contains(known.second.path) && is_still_due(known.second.path, ino);
+  });
+}
+
+// The records of an export are changes, too.
 void DrainCandidates::notice_change(std::uint64_t ino, Time now) {
   const auto [first, last] = names_.equal_range(ino);
-  if (first == last) {
+  if (first == last || (!schedule_.waits(ino) && is_home(ino))) {
     return;
   }
   const auto soonest = std::min_element(first, last, [](const auto& one, const auto& other) {
@@ -234,7 +242,7 @@ void DrainCandidates::settle_file(std::uint64_t ino, Fate fate, Time now) {
   switch (fate) {
     case Fate::home:
     case Fate::refused:
-    case Fate::beside: return schedule_.home(ino);
+    case Fate::beside: return is_home(ino) ? schedule_.forget(ino) : schedule_.home(ino);
     case Fate::not_tried: return schedule_.later(ino, now, wait_untried);
     case Fate::busy: return schedule_.again(ino, now, DrainSchedule::longest_wait_for_programs);
     case Fate::failed: return schedule_.again(ino, now, DrainSchedule::longest_wait);

@@ -94,6 +94,8 @@ class DrainCandidates {
   /// Adds the names of a file to the batch if it is due and no program can write to it.
   void add(std::uint64_t ino, DrainBatch& batch, Time now);
   bool is_written(std::uint64_t ino);
+  /// True if no name of the file that rules cover has to go.
+  bool is_home(std::uint64_t ino);
   /// True if the name still leads to this file, and the file is not home.
   bool is_still_due(const std::string& path, std::uint64_t ino);
   Fate fate_of(const stage::ReceiptEntry& entry, std::uint64_t ino, bool is_cancelled);

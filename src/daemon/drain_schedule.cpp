@@ -45,6 +45,14 @@ void DrainSchedule::home(std::uint64_t ino) {
   taken_.erase(ino);
 }
 
+void DrainSchedule::forget(std::uint64_t ino) {
+  taken_.erase(ino);
+  if (const auto file = waiting_.find(ino); file != waiting_.end()) {
+    by_time_.erase({file->second.due, ino});
+    waiting_.erase(file);
+  }
+}
+
 std::optional<DrainSchedule::File> DrainSchedule::untake(std::uint64_t ino) {
   const auto taken = taken_.find(ino);
   if (taken == taken_.end()) {

@@ -42,6 +42,8 @@ class DrainSchedule {
 
   /// The file is home, or need not go.
   void home(std::uint64_t ino);
+  /// The same, and its changes meanwhile are home, too.
+  void forget(std::uint64_t ino);
   /// The file did not go. It is due again after a wait of at most `longest`.
   void again(std::uint64_t ino, Time now, Duration longest);
   /// The file was not tried. It is due again after `wait`.
@@ -54,6 +56,8 @@ class DrainSchedule {
 
   /// True between failed() and succeeded(): the caller tries one file at a time.
   bool is_in_trouble() const { return failures_ > 0; }
+
+  bool waits(std::uint64_t ino) const { return waiting_.contains(ino); }
 
   /// When the next file is due; nullopt: no file waits.
   std::optional<Time> next() const;

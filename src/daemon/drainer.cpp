@@ -17,9 +17,10 @@ namespace efs::daemon {
 namespace {
 
 // Between small batches, so that a job that closes many files has few of them. Each batch looks at
-// all inodes twice (fs::Staging::revoke()), so the rest grows with the number of files.
+// all inodes three times (fs::Staging::look() and revoke()), so the rest grows with the number of
+// files.
 constexpr auto shortest_rest = std::chrono::milliseconds(500);
-constexpr std::size_t files_for_a_millisecond = 100;
+constexpr std::size_t files_for_a_millisecond = 200;
 constexpr auto rest_when_refused = std::chrono::seconds(1);  // during a stop
 constexpr auto rest_without_memory = std::chrono::seconds(1);
 constexpr auto looks_at_run = std::chrono::seconds(10);

@@ -106,6 +106,9 @@ check 'interval: before it nothing goes' test ! -e "$OUT/log"
 check 'interval: then it goes' await $late test -e "$OUT/log"
 check 'interval: not before' test $((SECONDS - begin)) -ge 5
 check 'interval: all of it' await $late cmp "$MNT/log" "$OUT/log"
+check 'interval: then nothing is due' await 4 none_due
+sleep 1
+check 'interval: and that stays' none_due
 stopped 0
 
 # --- a PFS that fails ---

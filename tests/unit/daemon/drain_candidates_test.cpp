@@ -43,6 +43,18 @@ class ActingPfs final : stage::PfsCallPolicy, public stage::ForwardingPfs {
   std::atomic<bool> has_acted_{false};
 };
 
+class WriteFails final : public stage::ForwardingPfs {
+ public:
+  explicit WriteFails(int code) : ForwardingPfs(stage::posix_pfs()), code_(code) {}
+
+  Result<std::size_t> write(int, std::span<const std::byte>, std::uint64_t) override {
+    return fail(code_);
+  }
+
+ private:
+  const int code_;
+};
+
 struct DrainScene : LiveScene {
   DrainScene() {
     config.outputs = {{.pattern = "tmp*", .file_class = config::FileClass::temporary},
@@ -111,6 +123,37 @@ TEST_CASE("what is home goes again only when it changes", "[drain]") {
   CHECK(it.out("a") == "22");
   REQUIRE(it.buffer.filesystem->setattr({}, it.buffer.ino("a"), {.mode = 0600}));
   CHECK(it.due(1s) == "a ");
+}
+
+TEST_CASE("the records of an export are no changes", "[drain]") {
+  for (const bool early : {true, false}) {
+    DrainScene it;
+    it.buffer.write("a", "1");
+    it.buffer.write("slow", "2");
+    REQUIRE(it.due(10min) == "a slow ");
+    const auto receipt = it.back({.names = {"a", "slow"}, .results_only = true, .are_paths = true});
+    if (early) {
+      it.candidates.absorb(it.inbox.take(), since + 10min);
+    }
+    CHECK(it.candidates.settle(it.batch, &receipt, false, since + 10min).files == 2);
+    it.candidates.absorb(it.inbox.take(), since + 10min);
+    CHECK(it.candidates.due() == 0);
+    CHECK_FALSE(it.candidates.next());
+  }
+}
+
+TEST_CASE("a change after an export that was noted before its end is not lost", "[drain]") {
+  DrainScene it;
+  it.buffer.write("slow", "1");
+  REQUIRE(it.due(10min) == "slow ");
+  const auto receipt = it.back({.names = {"slow"}, .results_only = true, .are_paths = true});
+  it.buffer.write("slow", "22");
+  it.candidates.absorb(it.inbox.take(), since + 10min);
+  it.candidates.settle(it.batch, &receipt, false, since + 10min);
+  CHECK(it.candidates.next() == since + 20min);
+  it.batch = it.candidates.choose(since + 20min);
+  CHECK(it.export_batch(20min).files == 1);
+  CHECK(it.out("slow") == "22");
 }
 
 TEST_CASE("a renamed file goes under its last name only", "[drain]") {
@@ -239,12 +282,12 @@ TEST_CASE("what the export does not mention is tried again ever more rarely", "[
   CHECK(it.candidates.next() == since + 7s);
 }
 
-TEST_CASE("a missing directory above results-dir is a failure like any other", "[drain]") {
+TEST_CASE("a PFS that finds nothing has failed if the buffer has the file", "[drain]") {
   DrainScene it;
-  it.config.results_dir += "/none/out";
+  WriteFails pfs(ENOENT);
   it.buffer.write("a", "1");
   REQUIRE(it.due(1s) == "a ");
-  const auto outcome = it.export_batch(1s);
+  const auto outcome = it.export_batch(1s, pfs);
   CHECK((outcome.files == 0 && outcome.failed == 1 && !outcome.error.empty()));
   CHECK(it.candidates.due() == 1);
 }
@@ -252,13 +295,7 @@ TEST_CASE("a missing directory above results-dir is a failure like any other", "
 TEST_CASE("a full PFS leaves no partial, and the result goes when there is room", "[drain]") {
   DrainScene it;
 
-  struct FullPfs final : stage::ForwardingPfs {
-    FullPfs() : ForwardingPfs(stage::posix_pfs()) {}
-
-    Result<std::size_t> write(int, std::span<const std::byte>, std::uint64_t) override {
-      return fail(ENOSPC);
-    }
-  } full;
+  WriteFails full(ENOSPC);
 
   it.buffer.write("a", "1");
   auto now = 1s;

@@ -129,6 +129,20 @@ TEST_CASE("a file that was not tried keeps its place", "[drain]") {
   CHECK(schedule.next() == start + 4s);  // the first wait
 }
 
+TEST_CASE("a file is forgotten with its changes", "[drain]") {
+  Schedule schedule;
+  schedule.changed(7, on_close, start);
+  REQUIRE(schedule.take(start + 1s) == 7);
+  CHECK_FALSE(schedule.waits(7));
+  schedule.changed(7, on_close, start + 1s);
+  schedule.changed(8, on_close, start + 2s);
+  CHECK(schedule.waits(7));
+  schedule.forget(7);
+  CHECK((!schedule.waits(7) && schedule.size() == 1));
+  CHECK(schedule.take(start + 1h) == 8);
+  CHECK_FALSE(schedule.take(start + 1h));
+}
+
 TEST_CASE("after a failure of all, the pauses grow until one file goes", "[drain]") {
   Schedule schedule;
   schedule.changed(7, on_close, start);
