@@ -125,7 +125,8 @@ bool DrainCandidates::is_home(std::uint64_t ino) {
   });
 }
 
-// The records of an export are changes, too.
+// Not each change concerns results-dir: the buffer also records where the content of a clean file
+// is.
 void DrainCandidates::notice_change(std::uint64_t ino, Time now) {
   const auto [first, last] = names_.equal_range(ino);
   if (first == last || (!schedule_.waits(ino) && is_home(ino))) {
@@ -144,7 +145,13 @@ void DrainCandidates::clear() {
 
 // The time for this is in proportion to the names that were added since the last call.
 void DrainCandidates::forget_removed() {
-  std::erase_if(names_, [&](const auto& known) { return !staging_.edits(known.first); });
+  std::erase_if(names_, [&](const auto& known) {
+    const bool is_removed = !staging_.edits(known.first);
+    if (is_removed) {
+      schedule_.forget(known.first);
+    }
+    return is_removed;
+  });
   const auto is_gone = [&](const std::string& path) {
     return !staging_.find(path);
   };

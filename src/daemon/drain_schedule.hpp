@@ -42,7 +42,7 @@ class DrainSchedule {
 
   /// The file is home, or need not go.
   void home(std::uint64_t ino);
-  /// The same, and its changes meanwhile are home, too.
+  /// The same, and it does not wait for changes meanwhile either.
   void forget(std::uint64_t ino);
   /// The file did not go. It is due again after a wait of at most `longest`.
   void again(std::uint64_t ino, Time now, Duration longest);
