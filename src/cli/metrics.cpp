@@ -138,6 +138,14 @@ constexpr std::array families{
                "/changed_files"},
     FamilyName{"efs_changed_bytes", "gauge", "bytes", "Bytes of these files (--changed).",
                "/changed_bytes"},
+    FamilyName{"efs_drained_files", "counter", "",
+               "Results that went home while the job ran, once for each time.", "/drain/drained"},
+    FamilyName{"efs_drained_bytes", "counter", "bytes", "Bytes of these results.",
+               "/drain/drained_bytes"},
+    FamilyName{"efs_drain_failures", "counter", "", "Results that could not go, at each attempt.",
+               "/drain/failures"},
+    FamilyName{"efs_drain_due_files", "gauge", "", "Results with drain that are not home.",
+               "/drain/due"},
     FamilyName{"efs_tasks", "gauge", "", "Loads and unloads, by kind and state.", ""}};
 
 // The daemon has one more, without a bound, and leaves out those at the end that are empty.

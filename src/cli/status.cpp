@@ -398,6 +398,15 @@ void print_moved(std::ostream& out, const replies::Progress& s) {
       << (s.eta_seconds ? ", about " + format_seconds(*s.eta_seconds) + " left" : "") << "\n";
 }
 
+// Prints how many results went home while the job ran.
+void print_drain(std::ostream& out, const replies::Drain& drain) {
+  out << "  drain    " << drain.drained << " results are home ("
+      << format_bytes(drain.drained_bytes) << "), " << drain.due << " are not\n";
+  if (drain.last_error) {
+    out << "           last error: " << printable(*drain.last_error) << "\n";
+  }
+}
+
 void print_tasks(std::ostream& out, const std::vector<replies::Task>& tasks) {
   constexpr std::size_t shown_finished = 5;  // the last ones
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -443,6 +452,9 @@ void print_status(std::ostream& out, const Json& document, bool colour) {
   print_recording(out, "  trace    ", s.trace);
   print_recording(out, "  accesses ", s.access_log);
   print_moved(out, s.progress);
+  if (s.drain) {
+    print_drain(out, *s.drain);
+  }
   print_tasks(out, s.tasks);
 }
 

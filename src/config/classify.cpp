@@ -240,6 +240,20 @@ bool has_output_rule(const JobConfig& config, std::string_view path) {
   return output_rule(config, path, false) != nullptr;
 }
 
+std::optional<std::chrono::seconds> drain_of(const JobConfig& config, std::string_view path,
+                                             bool staged_in) {
+  if (path.starts_with('/')) {
+    path.remove_prefix(1);
+  }
+  const auto* rule = output_rule(config, path, staged_in);
+  return rule == nullptr ? std::nullopt : rule->drain;
+}
+
+bool drains_results(const JobConfig& config) {
+  return std::ranges::any_of(config.outputs,
+                             [](const OutputRule& rule) { return rule.drain.has_value(); });
+}
+
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) {
   return decide(config, path, staged_in).file_class;
 }

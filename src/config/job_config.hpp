@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -102,6 +103,9 @@ struct OutputRule {
   bool holds_inputs = false;  // applies to inputs too, and overrides their resource
   // its name in results-dir; "": same as in the buffer
   std::string as = {};
+  // its results go to results-dir while the job runs: so long after the first change that
+  // results-dir does not have, or with 0 after the close; absent: when the job ends
+  std::optional<std::chrono::seconds> drain = {};
 };
 
 /// The source of a value; a later source wins over an earlier one.
@@ -228,6 +232,13 @@ FileClass classify(const JobConfig& config, std::string_view path, bool staged_i
 
 /// Returns whether an output rule matches the new file at `path` or a directory above it.
 bool has_output_rule(const JobConfig& config, std::string_view path);
+
+/// Returns OutputRule::drain of the rule that decides the class of the file at `path`; nullopt too
+/// if no rule does.
+std::optional<std::chrono::seconds> drain_of(const JobConfig& config, std::string_view path,
+                                             bool staged_in);
+/// Returns whether any rule has it.
+bool drains_results(const JobConfig& config);
 
 /// Returns the destination of a resource that is not a list, relative to the mount point. The
 /// destination of a glob is a pattern.

@@ -227,7 +227,7 @@ constexpr std::array<KeyOf<R>, 11> resources_table{{
 }};
 
 using O = OutputRule;
-constexpr std::array<KeyOf<O>, 5> outputs_table{{
+constexpr std::array<KeyOf<O>, 6> outputs_table{{
     {{"path", a_place, "", "file, directory or pattern below mount-dir",
       mandatory | read_elsewhere}},
     {{"as", a_place, "", "what it is called in results-dir", read_elsewhere}},
@@ -235,6 +235,8 @@ constexpr std::array<KeyOf<O>, 5> outputs_table{{
     {{"backend", a_text, "", "id of the backend for new files (default: that of new-files)",
       read_elsewhere}},
     {{"inputs", one_of(yes_or_no), "", "the rule holds for inputs, too"}, in<&O::holds_inputs>()},
+    {{"drain", a_text, "", "results go home while the job runs: on-close, or a time, as in 10 min",
+      read_elsewhere}},
 }};
 
 constexpr std::array<KeyOf<Site>, 7> site_table{{

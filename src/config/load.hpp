@@ -4,6 +4,7 @@
 // of single-pair maps, its suffixes and type names) and the natural block form of the same keys.
 // efs-job.5 is the reference.
 
+#include <chrono>
 #include <expected>
 #include <optional>
 #include <string>
@@ -86,6 +87,9 @@ Checked<JobConfig> reload(const std::string& text, const std::string& file,
 /// "2 GiB", "3.5TB", "100 MB", "4096": bytes. KiB to EiB are binary; KB K to EB E are decimal; case
 /// does not matter.
 std::optional<std::uint64_t> parse_size(std::string_view text);
+
+/// "30 s", "10 min", "2 h", "1 d".
+std::optional<std::chrono::seconds> parse_time(std::string_view text);
 
 /// A size as in --mem of sbatch: "500" and "500M" are 500 MiB, "4G" is 4 GiB; else as parse_size().
 std::optional<std::uint64_t> parse_memory(std::string_view text);

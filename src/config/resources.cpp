@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <strings.h>
+
 #include <algorithm>
 
 #include "base/text.hpp"
@@ -212,6 +214,23 @@ void read_result_name(const Section& section, OutputRule& rule, const JobConfig&
   }
 }
 
+// Reads when results go home while the job runs.
+void read_drain(const Section& section, OutputRule& rule, ProblemList& problems) {
+  const auto* value = section.find("drain");
+  if (value == nullptr) {
+    return;
+  }
+  const bool on_close = strcasecmp(value->text.c_str(), "on-close") == 0;
+  rule.drain = on_close ? std::chrono::seconds(0) : parse_time(value->text);
+  if (!rule.drain || (!on_close && rule.drain->count() == 0)) {
+    problems.add(value->mark, "'drain' is " + in_quotes(value->text),
+                 "say on-close, or a time of at least a second, as in 30 s, 10 min or 2 h");
+  } else if (rule.file_class == FileClass::temporary) {
+    problems.add(value->mark, "'drain' does not go with flags: temporary",
+                 "temporary files stay on the node; leave out one of the two");
+  }
+}
+
 }  // namespace
 
 std::string read_backend_id(const Section& section, std::string_view key,
@@ -292,6 +311,7 @@ void read_outputs(const std::vector<Section>& sections, JobConfig& config, Probl
     if (!rule.pattern.empty()) {
       read_result_name(section, rule, config, problems);
     }
+    read_drain(section, rule, problems);
     config.outputs.push_back(std::move(rule));
   }
 }

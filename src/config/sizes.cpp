@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <limits>
 #include <string>
 
@@ -21,6 +22,11 @@ constexpr std::array prefixes{Prefix{'k', 1'000, 1ull << 10},
                               Prefix{'t', 1'000'000'000'000, 1ull << 40},
                               Prefix{'p', 1'000'000'000'000'000, 1ull << 50},
                               Prefix{'e', 1'000'000'000'000'000'000, 1ull << 60}};
+
+struct Unit {
+  std::string_view name;
+  std::uint64_t seconds;
+};
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -120,6 +126,21 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
     return std::nullopt;
   }
   return bytes_of(whole, fraction, *unit);
+}
+
+std::optional<std::chrono::seconds> parse_time(std::string_view text) {
+  static constexpr std::array units{Unit{"s", 1}, Unit{"min", 60}, Unit{"h", 3600},
+                                    Unit{"d", 24 * 3600}};
+  constexpr std::size_t most_digits = 9;
+  text = trim(text);
+  const auto digits = take_digits(text);
+  const auto* unit = std::ranges::find(units, trim(text), &Unit::name);
+  if (digits.empty() || digits.size() > most_digits || unit == units.end()) {
+    return std::nullopt;
+  }
+  std::uint64_t number = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return std::chrono::seconds(number * unit->seconds);
 }
 
 std::optional<std::uint64_t> parse_memory(std::string_view text) {

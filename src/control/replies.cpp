@@ -248,6 +248,14 @@ void fields_of(Is<Changed> auto& it, auto&& see) {
   see("changed_bytes", it.changed_bytes);
 }
 
+void fields_of(Is<Drain> auto& it, auto&& see) {
+  see("drained", it.drained);
+  see("drained_bytes", it.drained_bytes);
+  see("failures", it.failures);
+  see("due", it.due);
+  see("last_error", it.last_error);
+}
+
 void fields_of(Is<Status> auto& it, auto&& see) {
   result(true, see);
   fields_of(it.progress, see);
@@ -262,6 +270,7 @@ void fields_of(Is<Status> auto& it, auto&& see) {
   see("lost_before", it.lost_before);
   see.part("capacity", it.store);
   see.part("io", it.mount);
+  see("drain", it.drain);
   see.part("changed_files", it.changed);
 }
 

@@ -156,6 +156,16 @@ struct Changed {
   bool operator==(const Changed&) const = default;
 };
 
+/// The results that went home while the job ran, of a job that has output rules with `drain`.
+struct Drain {
+  std::uint64_t drained = 0, drained_bytes = 0;  // once for each time
+  std::uint64_t failures = 0;                    // at each attempt
+  std::uint64_t due = 0;                         // files that are not home
+  std::optional<std::string> last_error;         // while the last attempt failed
+
+  bool operator==(const Drain&) const = default;
+};
+
 struct Status {
   Progress progress;
   Identity job;
@@ -168,6 +178,7 @@ struct Status {
   std::optional<std::string> lost_before;  // for people: losses of an earlier instance
   std::optional<Store> store;
   std::optional<Mount> mount;
+  std::optional<Drain> drain;
   std::optional<Changed> changed;
 
   bool operator==(const Status&) const = default;

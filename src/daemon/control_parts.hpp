@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "config/job_config.hpp"
 #include "control/replies.hpp"
@@ -74,6 +75,17 @@ class LiveTransfers {
                                              stage::Progress& progress) = 0;
   virtual control::replies::TaskOutcome unload(const stage::UnloadRequest& what,
                                                stage::Progress& progress) = 0;
+};
+
+/// The export of results while programs run that no client has asked for.
+class DrainTransfers {
+ public:
+  DrainTransfers() = default;
+  virtual ~DrainTransfers() = default;
+  DrainTransfers(const DrainTransfers&) = delete;
+  DrainTransfers& operator=(const DrainTransfers&) = delete;
+
+  virtual stage::Receipt drain(std::vector<std::string> paths, stage::Progress& progress) = 0;
 };
 
 /// The mount that programs use.

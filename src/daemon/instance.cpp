@@ -4,7 +4,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/memory.hpp"
@@ -65,10 +67,12 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
 Instance::~Instance() {
   (void)stops_.enter(Event::destroyed);
   server_.reset();
+  end_draining();
 }
 
 Status Instance::listen() {
-  EFS_TRY(tasks_.open(options_.directory + "/tasks", facts_.is_successor()));
+  const bool drains = config::drains_results(options_.config);
+  EFS_TRY(tasks_.open(options_.directory + "/tasks", facts_.is_successor(), drains));
   recorder_ = std::make_unique<JobRecorder>(JobRecorder::Parts{.facts = facts_,
                                                                .store = store_,
                                                                .mount = mount_,
@@ -76,16 +80,26 @@ Status Instance::listen() {
                                                                .tasks = tasks_.get(),
                                                                .progress = progress_,
                                                                .figures = options_.mount.figures});
-  status_ = std::make_unique<JobStatus>(
-      JobStatus::Parts{.facts = facts_,
-                       .stops = stops_,
-                       .start = start_outcome_,
-                       .progress = progress_,
-                       .turns = turns_,
-                       .tasks = tasks_.get(),
-                       .buffer = store_,
-                       .mount = mount_,
-                       .sources = {&transfers_, &watchers_, &store_, &mount_}});
+  std::vector<StatusSource*> sources{&transfers_, &watchers_, &store_, &mount_};
+  if (drains) {
+    auto* const figures = options_.mount.figures;
+    drainer_ =
+        std::make_unique<Drainer>(Drainer::Parts{.config = options_.config,
+                                                 .tasks = tasks_.get(),
+                                                 .transfers = transfers_,
+                                                 .turns = turns_,
+                                                 .figures = figures ? &figures->drained : nullptr});
+    sources.push_back(drainer_.get());
+  }
+  status_ = std::make_unique<JobStatus>(JobStatus::Parts{.facts = facts_,
+                                                         .stops = stops_,
+                                                         .start = start_outcome_,
+                                                         .progress = progress_,
+                                                         .turns = turns_,
+                                                         .tasks = tasks_.get(),
+                                                         .buffer = store_,
+                                                         .mount = mount_,
+                                                         .sources = std::move(sources)});
   api_ = std::make_unique<ControlApi>(ControlApi::Parts{.facts = facts_,
                                                         .stops = stops_,
                                                         .start = start_outcome_,
@@ -284,6 +298,27 @@ void Instance::open_session() {
 void Instance::publish() {
   store_.publish();
   mount_.publish();
+  begin_draining();
+}
+
+// Without it a stop exports all results.
+void Instance::begin_draining() {
+  if (!drainer_) {
+    return;
+  }
+  const bool holds_inputs = std::ranges::any_of(
+      options_.config.outputs, [](const auto& rule) { return rule.drain && rule.holds_inputs; });
+  const Status begun = drainer_->begin(store_.files(), store_.is_left() || holds_inputs);
+  if (!begun) {
+    log::warn("event=drain_off reason=\"{}\" note=\"the stop exports all results\"",
+              describe(begun.error()));
+  }
+}
+
+void Instance::end_draining() {
+  if (drainer_) {
+    drainer_->end();
+  }
 }
 
 // A start on a kept store has failed before a program could change the store. Keeps the store for
@@ -296,6 +331,7 @@ void Instance::give_back_what_was_kept(bool in_a_hurry) {
 
 void Instance::tear_down() {
   mount_.abort();
+  end_draining();
   tasks_.get().close(false);
   mount_.release_point();
   mount_.remove_point();

@@ -11,6 +11,7 @@
 #include "base/door_memory.hpp"
 #include "control/server.hpp"
 #include "daemon/control_api.hpp"
+#include "daemon/drainer.hpp"
 #include "daemon/job_recorder.hpp"
 #include "daemon/job_status.hpp"
 #include "daemon/job_store.hpp"
@@ -66,6 +67,8 @@ class Instance {
   Status open_files();
   void open_session();
   void publish();
+  void begin_draining();
+  void end_draining();
   /// Returns the end that a predecessor recorded in the manifest, or nullopt if the instance had
   /// not ended.
   std::optional<image::Manifest> noted_end() const;
@@ -98,15 +101,15 @@ class Instance {
   static SlotLimits turn_limits(const StopRequest& request);
   StopRequest begin_to_end(const StopRequest& request);
   void finish_stop(const StopRequest& request, StopAnswer outcome);
-  // instance_drain.cpp: a stop while programs use the mount
-  /// Unmounts. If the mount is busy and the stop has a deadline, also calls drain(). `drained`: its
-  /// outcome, for the answer. On success no task is left.
-  Status unmount_or_drain(StopRequest& request, std::string& drained);
-  bool may_drain(const StopRequest& request, const Error& why_not_unmounted) const;
+  // instance_busy.cpp: a stop while programs use the mount
+  /// Unmounts. If the mount is busy and the stop has a deadline, also calls unload_for().
+  /// `unloaded`: its outcome, for the answer. On success no task is left.
+  Status unmount_or_unload(StopRequest& request, std::string& unloaded);
+  bool may_unload(const StopRequest& request, const Error& why_not_unmounted) const;
   /// Exports the files that no program writes to. Returns a text about the outcome.
-  std::string drain(const StopRequest& request);
+  std::string unload_for(const StopRequest& request);
   /// Reports EBUSY to the client, because programs use the mount. The instance continues.
-  void refuse_stop(const StopRequest& request, const Error& why, std::string drained);
+  void refuse_stop(const StopRequest& request, const Error& why, std::string unloaded);
   // deadline_exit.cpp: the PFS does not answer and the deadline has passed
   void leave_without_pfs() noexcept;
   Stopped leave_what_is_left();
@@ -130,6 +133,7 @@ class Instance {
   TransferService transfers_;
   JobTasks tasks_;  // they use transfers_
   // from listen() on
+  std::unique_ptr<Drainer> drainer_;  // null: no rule has drain
   std::unique_ptr<JobRecorder> recorder_;
   std::unique_ptr<JobStatus> status_;
   std::unique_ptr<ControlApi> api_;

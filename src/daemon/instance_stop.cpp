@@ -68,9 +68,9 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
   if (!was_unsaved) {
     note(Moment::unmounting);
     enter(Event::stop_begun);
-    std::string drained;
-    if (const Status unmounted = unmount_or_drain(request, drained); !unmounted) {
-      refuse_stop(request, unmounted.error(), std::move(drained));
+    std::string unloaded;
+    if (const Status unmounted = unmount_or_unload(request, unloaded); !unmounted) {
+      refuse_stop(request, unmounted.error(), std::move(unloaded));
       return false;
     }
     note(Moment::unmounted);

@@ -17,8 +17,8 @@ constexpr auto patience_with_tasks = std::chrono::seconds(10);
 
 }  // namespace
 
-Status JobTasks::open(std::string book, bool successor) {
-  auto tasks = Tasks::open(std::move(book));
+Status JobTasks::open(std::string book, bool successor, bool drains) {
+  auto tasks = Tasks::open(std::move(book), drains);
   if (!tasks) {
     return std::unexpected(tasks.error());
   }
@@ -49,19 +49,20 @@ bool JobTasks::end_for(const StopRequest& request) {
 
 // Runs in its own thread. If the PFS hangs, the stop is refused in time and the busy mount stays.
 // The job may continue to load and unload.
-std::optional<TaskOutcome> JobTasks::drain(const StopRequest& request, Tasks::Work work) {
+std::optional<TaskOutcome> JobTasks::unload_for(const StopRequest& request, Tasks::Work work) {
   const auto id =
-      tasks_->start(TaskKind::drain, "files that no program writes to", std::move(work));
+      tasks_->start(TaskKind::stop_unload, "files that no program writes to", std::move(work));
   if (!id) {
     return control::replies::failed_task(id.error());
   }
   tasks_->reopen();
-  log::info("event=drain task={} reason=\"the mount is in use, and the stop has to end in time\"",
-            *id);
-  bool ended = has_drained(*id, request, &StopTimes::until);
+  log::info(
+      "event=stop_unloads task={} reason=\"the mount is in use, and the stop has to end in time\"",
+      *id);
+  bool ended = has_ended(*id, request, &StopTimes::until);
   if (!ended) {
     (void)tasks_->cancel(*id);
-    ended = has_drained(*id, request, &StopTimes::gone_by);
+    ended = has_ended(*id, request, &StopTimes::gone_by);
   }
   if (!ended) {
     return std::nullopt;
@@ -71,8 +72,8 @@ std::optional<TaskOutcome> JobTasks::drain(const StopRequest& request, Tasks::Wo
 }
 
 // Waits until `end`, or less if a later request has an earlier end or requests no export.
-bool JobTasks::has_drained(std::uint64_t task, const StopRequest& request,
-                           std::optional<Clock::time_point> StopTimes::* end) {
+bool JobTasks::has_ended(std::uint64_t task, const StopRequest& request,
+                         std::optional<Clock::time_point> StopTimes::* end) {
   while (true) {
     const StopRequest last = stops_.last_of(request);
     auto latest = *(request.times.*end);

@@ -19,8 +19,8 @@ class JobTasks {
   explicit JobTasks(const StopCoordinator& stops) : stops_(stops) {}
 
   /// Starts the threads. `book`: the file that lists the tasks that have not ended. A `successor`
-  /// inherits those of its predecessor.
-  Status open(std::string book, bool successor);
+  /// inherits those of its predecessor. `drains`: also for tasks of that kind.
+  Status open(std::string book, bool successor, bool drains);
 
   /// From open() on. Thread-safe.
   Tasks& get() { return *tasks_; }
@@ -28,15 +28,17 @@ class JobTasks {
   /// Refuses new tasks and ends all in the time of the stop; its export completes the rest. Returns
   /// false if a task is left at the end of the time.
   bool end_for(const StopRequest& request);
-  /// Runs a drain, within the times of a request that has them. New tasks may start meanwhile.
-  /// Returns the outcome; nullopt if the PFS did not answer in time, and the drain continues.
-  std::optional<control::replies::TaskOutcome> drain(const StopRequest& request, Tasks::Work work);
+  /// Runs an unload for a stop, within the times of a request that has them. New tasks may start
+  /// meanwhile. Returns the outcome; nullopt if the PFS did not answer in time, and the unload
+  /// continues.
+  std::optional<control::replies::TaskOutcome> unload_for(const StopRequest& request,
+                                                          Tasks::Work work);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  bool has_drained(std::uint64_t task, const StopRequest& request,
-                   std::optional<Clock::time_point> StopTimes::* end);
+  bool has_ended(std::uint64_t task, const StopRequest& request,
+                 std::optional<Clock::time_point> StopTimes::* end);
 
   const StopCoordinator& stops_;
   std::unique_ptr<Tasks> tasks_;

@@ -26,6 +26,12 @@ struct KeptStagedIn {
 // A pointer of a dead worker would be invalid in its successor.
 static_assert(std::is_trivially_copyable_v<KeptStagedIn>);
 
+/// Results that went home while the job ran, in all workers.
+struct KeptDrained {
+  std::atomic<std::uint64_t> files{0}, bytes{0};
+  std::atomic<std::uint64_t> failures{0};  // exports that failed
+};
+
 struct KeptFigures {
   fuse::Counters counters;
   KeptStagedIn staged_in;  // written once, before the flag below
@@ -33,6 +39,7 @@ struct KeptFigures {
   KeptHistory history;
   fuse::Limits limits;
   fuse::DoorTotals door;
+  KeptDrained drained;
   // last: its pages stay untouched until they are needed
   fuse::Usage usage;
 };

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Made by cmake/list_sources.sh.
 set(sources
+  change_inbox.cpp
   channel.cpp
   config_memfds.cpp
   control_api.cpp
   deadline.cpp
   deadline_exit.cpp
   death_pipe.cpp
+  drain_candidates.cpp
+  drain_schedule.cpp
+  drainer.cpp
   efsd.cpp
   file_verbs.cpp
   instance.cpp
+  instance_busy.cpp
   instance_directory.cpp
-  instance_drain.cpp
   instance_stop.cpp
   job_history.cpp
   job_recorder.cpp

@@ -28,9 +28,9 @@ std::size_t lane_of(TaskKind kind) {
 }
 
 TaskKind kind_of(std::string_view name) {
-  return name == name_of(TaskKind::load)    ? TaskKind::load
-         : name == name_of(TaskKind::drain) ? TaskKind::drain
-                                            : TaskKind::unload;
+  return name == name_of(TaskKind::load)          ? TaskKind::load
+         : name == name_of(TaskKind::stop_unload) ? TaskKind::stop_unload
+                                                  : TaskKind::unload;
 }
 
 std::unexpected<Error> unknown(std::uint64_t id) {
@@ -44,6 +44,7 @@ const char* name_of(TaskKind kind) {
   switch (kind) {
     case TaskKind::load: return "load";
     case TaskKind::unload: return "unload";
+    case TaskKind::stop_unload: return "stop-unload";
     case TaskKind::drain: return "drain";
   }
   return "?";
@@ -60,9 +61,13 @@ const char* name_of(TaskState state) {
   return "?";
 }
 
-Result<std::unique_ptr<Tasks>> Tasks::open(std::string book) {
+Result<std::unique_ptr<Tasks>> Tasks::open(std::string book, bool drains) {
   std::unique_ptr<Tasks> tasks(new Tasks(std::move(book)));
-  for (const auto kind : {TaskKind::load, TaskKind::unload, TaskKind::drain}) {
+  std::vector kinds{TaskKind::load, TaskKind::unload, TaskKind::stop_unload};
+  if (drains) {
+    kinds.push_back(TaskKind::drain);
+  }
+  for (const auto kind : kinds) {
     auto lane = start_thread([raw = tasks.get(), kind] { raw->run_lane(kind); });
     if (!lane) {
       return with_context(lane.error(), "a thread for loads and unloads");
@@ -147,7 +152,7 @@ Tasks::~Tasks() {
 
 Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   const MutexLock lock(mutex_);
-  if (closed_ && kind != TaskKind::drain) {
+  if (closed_ && kind != TaskKind::stop_unload) {
     return fail(ESHUTDOWN, "the instance is being stopped: no new tasks");
   }
   if (waiting_[lane_of(kind)].size() >= most_waiting) {
@@ -163,7 +168,9 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
   queue.push_back(task);
   try {
     tasks_.emplace(task->id, task);
-    note({{"task", task->id}, {"kind", name_of(kind)}, {"what", task->what}});
+    if (kind != TaskKind::drain) {
+      note({{"task", task->id}, {"kind", name_of(kind)}, {"what", task->what}});
+    }
     // the client gets the error, and no task stays that never begins
   } catch (const std::bad_alloc&) {
     tasks_.erase(task->id);
@@ -195,14 +202,14 @@ TaskState Tasks::state_after(const Task& task, const replies::TaskOutcome& outco
 void Tasks::run_lane(TaskKind kind) {
   // Applies to this thread and to those that a task starts: programs of the job have priority on
   // busy processors. At nice value 15 a thread has a thirtieth of a program's weight.
-  if (kind != TaskKind::drain) {
+  if (kind != TaskKind::stop_unload) {
     ::setpriority(PRIO_PROCESS, 0, 15);
   }
   const ReservedMemory reserved_memory;  // for outcomes
   const std::size_t lane = lane_of(kind);
   mutex_.lock();
   while (true) {
-    while (!stopping_ && (waiting_[lane].empty() || (kind == TaskKind::unload && drains()))) {
+    while (!stopping_ && (waiting_[lane].empty() || !may_begin(kind))) {
       changed_.wait(mutex_);
     }
     if (waiting_[lane].empty()) {
@@ -220,6 +227,9 @@ void Tasks::run_lane(TaskKind kind) {
     running_[lane] = nullptr;
     const TaskState state = state_after(*task, outcome);
     end(*task, state, std::move(outcome));
+    if (kind == TaskKind::drain) {
+      continue;
+    }
     record_end(task->id);
     log::info("event=task_ended task={} kind={} state={}", task->id, name_of(kind),
               name_of(task->state));
@@ -232,6 +242,11 @@ void Tasks::end(Task& task, TaskState state, replies::TaskOutcome outcome) {
   task.ended = wall_clock();
   task.outcome = std::move(outcome);
   task.work = nullptr;
+  if (task.kind == TaskKind::drain) {
+    tasks_.erase(task.id);
+    changed_.notify_all();
+    return;
+  }
   try {
     ended_.push_back(task.id);
   } catch (const std::bad_alloc&) {
@@ -274,7 +289,9 @@ std::vector<replies::Task> Tasks::list() {
   const MutexLock lock(mutex_);
   std::vector<replies::Task> all;
   for (const auto& [id, task] : tasks_) {
-    all.push_back(summary_of(*task));
+    if (task->kind != TaskKind::drain) {
+      all.push_back(summary_of(*task));
+    }
   }
   return all;
 }
@@ -322,7 +339,9 @@ void Tasks::cancel_locked(Task& task) {
   auto outcome = replies::failed_task({ECANCELED, "cancelled before it began"});
   std::erase_if(queue, [&](const TaskPointer& other) { return other.get() == &task; });
   end(task, TaskState::cancelled, std::move(outcome));
-  record_end(task.id);
+  if (task.kind != TaskKind::drain) {
+    record_end(task.id);
+  }
 }
 
 Status Tasks::cancel(std::uint64_t id) {
@@ -339,9 +358,23 @@ Status Tasks::cancel(std::uint64_t id) {
   return {};
 }
 
-bool Tasks::drains() const {
-  const std::size_t lane = lane_of(TaskKind::drain);
-  return running_[lane] != nullptr || !waiting_[lane].empty();
+bool Tasks::runs(TaskKind kind) const {
+  return running_[lane_of(kind)] != nullptr;
+}
+
+bool Tasks::runs_or_waits(TaskKind kind) const {
+  return runs(kind) || !waiting_[lane_of(kind)].empty();
+}
+
+bool Tasks::may_begin(TaskKind kind) const {
+  switch (kind) {
+    case TaskKind::load: return true;
+    case TaskKind::unload: return !runs_or_waits(TaskKind::stop_unload) && !runs(TaskKind::drain);
+    case TaskKind::stop_unload: return !runs(TaskKind::drain);
+    case TaskKind::drain:
+      return !runs_or_waits(TaskKind::stop_unload) && !runs_or_waits(TaskKind::unload);
+  }
+  return true;
 }
 
 bool Tasks::idle() const {
@@ -352,7 +385,8 @@ bool Tasks::idle() const {
 void Tasks::cancel_open(bool unloads) {
   std::vector<TaskPointer> open;
   for (const auto& [id, task] : tasks_) {
-    if (!task->outcome && (task->kind == TaskKind::load || unloads)) {
+    const bool may_go_on = task->kind == TaskKind::unload || task->kind == TaskKind::stop_unload;
+    if (!task->outcome && (!may_go_on || unloads)) {
       open.push_back(task);
     }
   }

@@ -24,11 +24,14 @@
 
 namespace efs::daemon {
 
-/// `drain`: an unload that a stop with a deadline runs while programs use the mount. start()
+/// `stop_unload`: an unload that a stop with a deadline runs while programs use the mount. start()
 /// accepts it also after close(). Start it when no other task is left; unloads wait until it has
 /// ended. It runs at normal priority.
-enum class TaskKind : std::uint8_t { load = 0, unload = 1, drain = 2 };
-constexpr std::size_t task_kinds = 3;
+/// `drain`: the export of results that no client has asked for (daemon/drainer.hpp). It waits for
+/// unloads of both kinds, and they wait for it. No list of tasks and no book has it, and close()
+/// cancels it.
+enum class TaskKind : std::uint8_t { load = 0, unload = 1, stop_unload = 2, drain = 3 };
+constexpr std::size_t task_kinds = 4;
 const char* name_of(TaskKind kind);
 
 /// pending -> running -> done | failed | cancelled; pending -> cancelled.
@@ -46,8 +49,8 @@ class Tasks {
   using Work = std::function<control::replies::TaskOutcome(stage::Progress&)>;
 
   /// Starts a thread for each kind, or fails. `book`: a file that lists the tasks that have not
-  /// ended, for a successor of this process; "": none.
-  static Result<std::unique_ptr<Tasks>> open(std::string book = {});
+  /// ended, for a successor of this process; "": none. `drains`: also for that kind.
+  static Result<std::unique_ptr<Tasks>> open(std::string book = {}, bool drains = false);
   /// Call this before all other functions. Unfinished tasks of a predecessor become failed tasks.
   /// If `successor` is false, the file belongs to an earlier instance and is ignored.
   void inherit(bool successor);
@@ -57,12 +60,12 @@ class Tasks {
   ~Tasks();
 
   /// Queues a task and returns its id. Fails with EAGAIN if too many tasks wait. Fails with
-  /// ESHUTDOWN after close(), except for a drain.
+  /// ESHUTDOWN after close(), except for a stop_unload.
   Result<std::uint64_t> start(TaskKind kind, std::string what, Work work);
 
   /// Returns a task, after its end with its outcome. Fails with ESRCH if there is no such task.
   Result<control::replies::Task> look(std::uint64_t id);
-  /// Returns all tasks without their outcomes, oldest first.
+  /// Returns all tasks that clients asked for without their outcomes, oldest first.
   std::vector<control::replies::Task> list();
   /// Returns the first `most` tasks that have begun and ended, oldest first. `unlisted`: how many
   /// more there are.
@@ -77,9 +80,9 @@ class Tasks {
   /// Cancels all waiting and running tasks. Does not wait for them.
   void cancel_all();
 
-  /// Refuses new tasks. Cancels loads, because no program can read their files any more. Cancels
-  /// unloads unless `finish_unloads`, because their callers rely on them. Returns true when no task
-  /// is left, and false at `end`.
+  /// Refuses new tasks. Cancels loads, because no program can read their files any more, and
+  /// drains, because a stop exports what they leave. Cancels unloads unless `finish_unloads`,
+  /// because their callers rely on them. Returns true when no task is left, and false at `end`.
   using Time = std::chrono::steady_clock::time_point;
   bool close(bool finish_unloads, Time end = Time::max());
   /// Accepts tasks again after close().
@@ -112,8 +115,11 @@ class Tasks {
   void cancel_open(bool unloads) EFS_REQUIRES(mutex_);
   static control::replies::Task summary_of(const Task& task);
   bool idle() const EFS_REQUIRES(mutex_);
-  // no unload starts meanwhile, so that two never process the same file
-  bool drains() const EFS_REQUIRES(mutex_);
+  /// True if the lane may begin its next task. Two that export never run together, so that they
+  /// never process the same file.
+  bool may_begin(TaskKind kind) const EFS_REQUIRES(mutex_);
+  bool runs(TaskKind kind) const EFS_REQUIRES(mutex_);
+  bool runs_or_waits(TaskKind kind) const EFS_REQUIRES(mutex_);
   void note(const control::Json& line) EFS_REQUIRES(mutex_);
   void record_end(std::uint64_t id) noexcept EFS_REQUIRES(mutex_);
 

@@ -126,6 +126,16 @@ replies::TaskOutcome TransferService::unload(const stage::UnloadRequest& what,
 replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& what,
                                                    stage::Progress& progress,
                                                    const SlotLimits& limits) {
+  return outcome_of(unload_by(what, progress, limits), progress.cancel);
+}
+
+stage::Receipt TransferService::drain(std::vector<std::string> paths, stage::Progress& progress) {
+  return unload_by({.names = std::move(paths), .results_only = true, .are_paths = true}, progress,
+                   {});
+}
+
+stage::Receipt TransferService::unload_by(const stage::UnloadRequest& what,
+                                          stage::Progress& progress, const SlotLimits& limits) {
   fs::Staging staging(its_.store.files());
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
   std::optional<SlotClient::Held> turn;
@@ -141,7 +151,7 @@ replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& w
     may_have_left_partials_ = true;
   }
   unloaded_.remember(receipt);
-  return outcome_of(receipt, progress.cancel);
+  return receipt;
 }
 
 // For a task, which holds its turn until it ends.

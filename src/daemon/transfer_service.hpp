@@ -25,9 +25,10 @@
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until() and the figures are thread-safe. The other functions are for
-/// the thread of the instance. The buffer must be open, except for inherit() and the figures.
-class TransferService final : public StatusSource, public LiveTransfers {
+/// load(), unload(), unload_until(), drain() and the figures are thread-safe. The other functions
+/// are for the thread of the instance. The buffer must be open, except for inherit() and the
+/// figures.
+class TransferService final : public StatusSource, public LiveTransfers, public DrainTransfers {
  public:
   /// All outlive this object. The import notes in `config` the files that lists name.
   struct Parts {
@@ -60,6 +61,9 @@ class TransferService final : public StatusSource, public LiveTransfers {
   control::replies::TaskOutcome unload_until(const stage::UnloadRequest& what,
                                              stage::Progress& progress, const SlotLimits& limits);
 
+  /// Exports these files, which a rule with `drain` covers, as an unload does. Returns the receipt.
+  stage::Receipt drain(std::vector<std::string> paths, stage::Progress& progress) override;
+
   // -- the export
 
   /// Exports the results; returns the receipt. `limits`: of the stop; with an end, exports in the
@@ -84,6 +88,8 @@ class TransferService final : public StatusSource, public LiveTransfers {
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel);
 
  private:
+  stage::Receipt unload_by(const stage::UnloadRequest& what, stage::Progress& progress,
+                           const SlotLimits& limits);
   Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);
   void record_inputs_in_place(const stage::Plan& plan, stage::PfsIo& pfs, fs::Staging& staging);
   Status record_plan(stage::Plan& plan);

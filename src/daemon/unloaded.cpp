@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -74,15 +75,41 @@ void Unloaded::remember(const stage::Receipt& unloaded) {
   for (const auto& entry : unloaded.entries) {
     if (is_out(entry)) {
       entries_.insert_or_assign(entry.path, entry);
+      ++lines_;
     }
   }
+  append(lines);
+  if (lines_ > most_lines && lines_ / 4 > entries_.size()) {
+    write_anew();
+  }
+}
+
+void Unloaded::append(const std::string& lines) {
   if (book_) {
     (void)!::write(book_.get(), lines.data(), lines.size());
   }
 }
 
+// After an error the old book stays, and is tried again after as many lines.
+void Unloaded::write_anew() {
+  lines_ = 0;
+  std::string lines;
+  for (const auto& [path, entry] : all()) {
+    lines += stage::entry_text(entry) + "\n";
+  }
+  const std::string fresh = path_ + ".new";
+  UniqueFd book(::open(fresh.c_str(),
+                       O_WRONLY | O_CREAT | O_APPEND | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const bool is_whole =
+      book && ::write(book.get(), lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
+  if (is_whole && ::rename(fresh.c_str(), path_.c_str()) == 0) {
+    book_ = std::move(book);
+    return;
+  }
+  ::unlink(fresh.c_str());
+}
+
 Unloaded::Entries Unloaded::all() const {
-  const MutexLock lock(mutex_);
   Entries all;
   std::ifstream lines(has_past_ ? path_ : "");
   for (std::string text; std::getline(lines, text);) {
@@ -98,7 +125,11 @@ Unloaded::Entries Unloaded::all() const {
 
 void Unloaded::add_to(stage::Receipt& receipt,
                       const std::function<bool(const std::string& path)>& has) const {
-  Entries missing = all();
+  Entries missing;
+  {
+    const MutexLock lock(mutex_);
+    missing = all();
+  }
   for (auto& entry : receipt.entries) {
     const auto found = missing.find(entry.path);
     if (found == missing.end()) {

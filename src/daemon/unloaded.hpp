@@ -14,9 +14,13 @@
 namespace efs::daemon {
 
 /// Thread-safe. `book` is a file of JSON lines that passes the entries to a successor. It is never
-/// synced. If it cannot be written or read, the successor's receipt lacks these entries.
+/// synced. If it cannot be written or read, the successor's receipt lacks these entries. It is
+/// written anew when most of its lines are out of date.
 class Unloaded {
  public:
+  /// The book is not written anew before it has so many lines.
+  static constexpr std::size_t most_lines = 10'000;
+
   explicit Unloaded(std::string book) : path_(std::move(book)) {}
 
   /// Call this before all other functions. If `successor` is false, the file belongs to an earlier
@@ -34,11 +38,14 @@ class Unloaded {
 
  private:
   using Entries = std::map<std::string, stage::ReceiptEntry>;
-  Entries all() const;
+  Entries all() const EFS_REQUIRES(mutex_);
+  void append(const std::string& lines) EFS_REQUIRES(mutex_);
+  void write_anew() EFS_REQUIRES(mutex_);
 
   const std::string path_;
-  mutable Mutex mutex_;  // rank 90 (leaf): one line is written under it
+  mutable Mutex mutex_;  // rank 90 (leaf): the book is written under it
   UniqueFd book_ EFS_GUARDED_BY(mutex_);
+  std::size_t lines_ EFS_GUARDED_BY(mutex_) = 0;  // of this process in the book
   bool has_past_ EFS_GUARDED_BY(mutex_) = false;
   Entries entries_ EFS_GUARDED_BY(mutex_);  // of this process only
 };

@@ -135,8 +135,15 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   }
   completed_requests_.note(request, inode_of(record));
   const Status applied = apply_appended(record);
+  ChangeWatch* const watch = watch_;
   if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) {
     ++changed->edits;
+    if (watch != nullptr) {
+      watch->changed(changed->ino);
+    }
+  }
+  if (watch != nullptr) {
+    tell_of_names(*watch, names_, record);
   }
   if (!applied) {
     log::error("event=apply_failed reason=\"{}\"", reason_of(applied.error()));
@@ -522,6 +529,11 @@ void Filesystem::record_unsettled(std::uint64_t ino) {
     unsettled_.push_back(ino);
   } catch (const std::bad_alloc&) {
   }  // imported again after power loss
+}
+
+void Filesystem::watch(ChangeWatch* watch) {
+  const WriteLock lock(mutex_);
+  watch_ = watch;
 }
 
 Status Filesystem::mark_dirty(std::uint64_t request, Inode& inode) {

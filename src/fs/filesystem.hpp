@@ -29,6 +29,7 @@
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "fs/append_room.hpp"
+#include "fs/change_watch.hpp"
 #include "fs/completed_requests.hpp"
 #include "fs/container_pool.hpp"
 #include "fs/emptied_files.hpp"
@@ -421,6 +422,10 @@ class Filesystem final : private QuietFiles {
   /// changes; null: none. Must outlive its use.
   void share_with(Sharer* sharer) { sharer_ = sharer; }
 
+  /// Registers the receiver of changes that programs make; null: none. On return no call to the
+  /// former one is in progress.
+  void watch(ChangeWatch* watch) EFS_EXCLUDES(mutex_);
+
  private:
   friend class LedgerLog;
   friend class Staging;
@@ -753,7 +758,8 @@ class Filesystem final : private QuietFiles {
   std::atomic<bool> broken_{false};
   std::atomic<KernelView*> kernel_{nullptr};
   std::atomic<Sharer*> sharer_{nullptr};
-  Mutex parting_;  // rank 7: one container at a time is unshared
+  std::atomic<ChangeWatch*> watch_{nullptr};  // called under the namespace lock
+  Mutex parting_;                             // rank 7: one container at a time is unshared
   // rank 7: one thread at a time frees removed files; the others then find the space free
   Mutex freeing_;
 

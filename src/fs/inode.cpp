@@ -20,13 +20,7 @@ bool is_one_of(std::string_view names, std::string_view path) {
 
 std::vector<std::string> split_names(std::string_view names) {
   std::vector<std::string> all;
-  for (std::size_t at = 0; at <= names.size();) {
-    const auto end = std::min(names.find('\0', at), names.size());
-    if (end > at) {
-      all.emplace_back(names.substr(at, end - at));
-    }
-    at = end + 1;
-  }
+  for_each_name(names, [&](std::string_view name) { all.emplace_back(name); });
   return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -59,6 +60,19 @@ struct InodeExtra {
 
 /// True if `path` is one of `names`, which are separated by NUL.
 bool is_one_of(std::string_view names, std::string_view path);
+
+/// Calls `visit` with each of these names, as a view of `names`.
+template <typename Visit>
+void for_each_name(std::string_view names, const Visit& visit) {
+  while (!names.empty()) {
+    const auto end = std::min(names.find('\0'), names.size());
+    if (end > 0) {
+      visit(names.substr(0, end));
+    }
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+}
+
 /// The list of names; and the names without `path`.
 std::vector<std::string> split_names(std::string_view names);
 std::string without_name(std::string_view names, std::string_view path);

@@ -3,6 +3,7 @@
 set(sources
   acl.cpp
   append_room.cpp
+  change_watch.cpp
   container_pool.cpp
   emptied_files.cpp
   event_room.cpp

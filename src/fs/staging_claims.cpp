@@ -20,9 +20,14 @@ struct Staging::Taken {
 
   std::string result_name(const std::string& name) const { return called ? called(name) : name; }
 
-  const PfsName* find(const std::string& name) const {
+  const PfsName* find(std::string_view name) const {
     const auto found = names.find(name);
     return found == names.end() ? nullptr : found->second;
+  }
+
+  /// The same for the name in results-dir of this name in the buffer.
+  const PfsName* find_result(std::string_view name) const {
+    return called ? find(called(std::string(name))) : find(name);
   }
 
   /// Adds the names on the PFS whose records could not be dropped to `still`.
@@ -39,12 +44,14 @@ struct Staging::Taken {
 bool Staging::is_stale(const Inode& inode, const std::string& name, const PfsName* taken,
                        const Origin& known) const {
   filesystem_.mutex_.assert_held_shared();
-  if (taken == nullptr || (taken->version && is_same_file(*taken->version, known))) {
+  if (taken->version && is_same_file(*taken->version, known)) {
     return false;
   }
   return taken->by != 0 ? inode.ino != taken->by : !leads_to(name, inode.ino);
 }
 
+// A search over all inodes calls this for each of them: it allocates nothing for a name that no
+// other file has taken.
 Staging::Claims Staging::stale_claims(const Inode& inode, const Taken& taken) const {
   filesystem_.mutex_.assert_held_shared();
   if (!inode.extra) {
@@ -53,19 +60,20 @@ Staging::Claims Staging::stale_claims(const Inode& inode, const Taken& taken) co
   const InodeExtra& extra = *inode.extra;
   Claims claims;
   if (extra.origin) {
-    for (auto& name : split_names(extra.origin_path)) {
-      if (!name.empty() && is_stale(inode, name, taken.find(name), *extra.origin)) {
-        claims.staged.push_back(std::move(name));
+    for_each_name(extra.origin_path, [&](std::string_view name) {
+      const PfsName* by = taken.find(name);
+      if (by != nullptr && is_stale(inode, std::string(name), by, *extra.origin)) {
+        claims.staged.emplace_back(name);
       }
-    }
+    });
   }
   if (extra.saved && taken.side != Side::inputs) {
-    for (auto& name : split_names(extra.saved_path)) {
-      if (!name.empty() &&
-          is_stale(inode, name, taken.find(taken.result_name(name)), *extra.saved)) {
-        claims.saved.push_back(std::move(name));
+    for_each_name(extra.saved_path, [&](std::string_view name) {
+      const PfsName* by = taken.find_result(name);
+      if (by != nullptr && is_stale(inode, std::string(name), by, *extra.saved)) {
+        claims.saved.emplace_back(name);
       }
-    }
+    });
   }
   return claims;
 }
@@ -112,6 +120,9 @@ std::vector<std::uint64_t> Staging::those(const std::function<bool(const Inode&)
 
 std::map<std::string, Error> Staging::revoke(std::span<const PfsName> names, Side side,
                                              const ResultName& called) {
+  if (names.empty()) {
+    return {};
+  }
   Taken taken{.names = {}, .side = side, .called = called};
   for (const auto& name : names) {
     taken.names.emplace(name.path, &name);

@@ -57,13 +57,13 @@ kill -CONT $members
 exec 7<&-
 check 'it is stopped when the PFS answers' "$EFS" stop "$NAME"
 check 'and all is back' test "$(cat "$hung/out/held" "$hung/out/more")" = $'held\nmore'
-# The long deadline of a draining stop does not apply to a later stop.
+# The long deadline of a stop that unloads does not apply to a later stop.
 fresh hangs-hurry
 sed -i "s|results-dir: .*|results-dir: $hung/out|" "$JOB"
 started "$JOB"; echo held >"$MNT/held2"; exec 7<"$MNT/held2"
 stall $members
 "$EFS" stop --deadline 300 "$NAME" >"$S/said" 2>&1 & stopper=$!
-check 'a stop drains' await 20 grep -q 'event=drain ' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
+check 'a stop unloads' await 20 grep -q 'event=stop_unloads ' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
 check_exit 'one with less time is refused in its own' 1 'is in use' timeout $((2 + late)) "$EFS" stop --deadline 2 "$NAME"
 wait $stopper; check 'so is the first' test $? = 1
 exec 7<&-
@@ -80,7 +80,7 @@ for how in one two; do
   started "$JOB"; echo held >"$MNT/left-$how"; exec 7<"$MNT/left-$how"
   stall $members
   "$EFS" stop --deadline 12 "$NAME" >"$S/said" 2>&1 7<&- & stopper=$!
-  check "$how: a stop drains" await 20 grep -q 'event=drain ' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
+  check "$how: a stop unloads" await 20 grep -q 'event=stop_unloads ' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
   [ $how = one ] || { "$EFS" stop --deadline 0.5 "$NAME" >"$S/said2" 2>&1 7<&- & second=$!; }
   exec 7<&-
   check "$how: nobody waits for ever" await 60 gone "$stopper"

@@ -92,7 +92,7 @@ echo newest >"$MNT/closed"
 (cd "$MNT" && exec sleep 300) & guest=$!; pids+=("$guest")
 await 20 eval '[ "$(readlink /proc/$guest/cwd)" = "$MNT" ]'
 "$EFS" stop --deadline 20 drained >/dev/null 2>&1 & stopping=$!; pids+=("$stopping")
-check 'a drain exports the closed file' await 30 same "$OUT/closed" <(echo newest)
+check 'a stop exports the closed file' await 30 same "$OUT/closed" <(echo newest)
 kill -KILL "$guest"; wait "$guest" 2>/dev/null
 wait "$stopping"; pids=()
 await 20 ended drained || "$EFS" stop drained

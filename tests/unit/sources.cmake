@@ -42,11 +42,15 @@ set(sources
   control/replies_test.cpp
   control/requests_test.cpp
   control/server_test.cpp
+  daemon/change_inbox_test.cpp
   daemon/channel_test.cpp
   daemon/config_memfds_test.cpp
   daemon/control_api_test.cpp
   daemon/deadline_test.cpp
   daemon/death_pipe_test.cpp
+  daemon/drain_candidates_test.cpp
+  daemon/drain_schedule_test.cpp
+  daemon/drainer_test.cpp
   daemon/file_verbs_test.cpp
   daemon/job_history_test.cpp
   daemon/job_recorder_test.cpp
@@ -69,6 +73,7 @@ set(sources
   daemon/worker_watch_test.cpp
   fs/acl_test.cpp
   fs/bad_record_test.cpp
+  fs/change_watch_test.cpp
   fs/compaction_test.cpp
   fs/completed_requests_test.cpp
   fs/container_pool_test.cpp

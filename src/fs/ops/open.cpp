@@ -239,8 +239,13 @@ Filesystem::Closed Filesystem::count_release(const OpenFile& file) {
     return Closed::last;
   }
   const bool was_writer = (file.flags & O_ACCMODE) != O_RDONLY;
-  return was_writer && found->write_opens == 0 && may_punch(*found) ? Closed::last_writer
-                                                                    : Closed::any;
+  if (!was_writer || found->write_opens > 0) {
+    return Closed::any;
+  }
+  if (ChangeWatch* const watch = watch_) {
+    watch->closed(file.ino);
+  }
+  return may_punch(*found) ? Closed::last_writer : Closed::any;
 }
 
 }  // namespace efs::fs

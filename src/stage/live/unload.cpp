@@ -85,13 +85,7 @@ class Unload : LiveTransfer {
     }
     std::uint64_t bytes = 0;
     for (const auto& name : request_.names) {
-      if (const auto items = items_meant(name)) {
-        for (const auto& item : *items) {
-          if (needs_proof(item) && S_ISREG(item.attributes.st_mode)) {
-            bytes += data_of(item.attributes);
-          }
-        }
-      }
+      bytes += request_.are_paths ? bytes_of_path(name) : bytes_meant(name);
     }
     const Status turn = wait_for_turn(bytes);
     if (!turn) {
@@ -100,8 +94,30 @@ class Unload : LiveTransfer {
     return turn.has_value();
   }
 
+  static std::uint64_t bytes_to_copy(const fs::WalkItem& item) {
+    return needs_proof(item) && S_ISREG(item.attributes.st_mode) ? data_of(item.attributes) : 0;
+  }
+
+  std::uint64_t bytes_of_path(const std::string& path) {
+    const auto item = staging_.find(path);
+    return item ? bytes_to_copy(*item) : 0;
+  }
+
+  std::uint64_t bytes_meant(const std::string& name) {
+    std::uint64_t bytes = 0;
+    if (const auto items = items_meant(name)) {
+      for (const auto& item : *items) {
+        bytes += bytes_to_copy(item);
+      }
+    }
+    return bytes;
+  }
+
   /// Collects the requested items, each once.
   void choose() {
+    if (request_.are_paths) {
+      return choose_paths();
+    }
     for (const auto& name : request_.names) {
       auto items = items_meant(name);
       if (!items) {
@@ -111,6 +127,18 @@ class Unload : LiveTransfer {
       for (auto& item : *items) {
         chosen_.try_emplace(item.path, std::move(item));
       }
+    }
+  }
+
+  /// All at once: a look at a new file compares it with all inodes.
+  void choose_paths() {
+    auto items = staging_.look(request_.names);
+    if (!items) {
+      return refuse(".", items.error().code, describe(items.error()));
+    }
+    auto meant = request_.results_only ? results_of(std::move(*items)) : std::move(*items);
+    for (auto& item : meant) {
+      chosen_.try_emplace(item.path, std::move(item));
     }
   }
 

@@ -19,6 +19,8 @@ struct UnloadRequest {
   bool remove = false;  // remove the name from the buffer after the export
   // only files that a stop would export; otherwise files of every class
   bool results_only = false;
+  // the names are files, and no patterns; the receipt does not list those that do not exist
+  bool are_paths = false;
   Part part;  // a part of one file; otherwise whole files
 };
 

@@ -213,6 +213,23 @@ outputs:
   CHECK(config.outputs[4].pattern == "c");
 }
 
+TEST_CASE("output rules say when results go home") {
+  const auto config = parsed(R"(global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}
+outputs:
+  - {path: a, drain: On-Close}
+  - {path: b, drain: 10 min}
+  - {path: c}
+)");
+  CHECK(config.outputs[0].drain == std::chrono::seconds(0));
+  CHECK(config.outputs[1].drain == std::chrono::seconds(600));
+  CHECK_FALSE(config.outputs[2].drain);
+  CHECK(drains_results(config));
+  CHECK(drain_of(config, "a/f", false) == std::chrono::seconds(0));
+  CHECK_FALSE(drain_of(config, "a/f", true));
+  CHECK_FALSE(drain_of(config, "c", false));
+  CHECK_FALSE(drain_of(config, "d", false));
+}
+
 TEST_CASE("resource paths are normalised below root-dir") {
   const auto config = parsed(R"(global-settings: {root-dir: /r/x/.., mount-dir: /m, results-dir: /o}
 resources: [ [ path: "a/../b//c/" ], [ path: "/r/./d" ], [ path: "." ], [ path: "e\\*" ] ]

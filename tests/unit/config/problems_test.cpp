@@ -427,3 +427,12 @@ TEST_CASE("hostile files are refused, and their size is all that the work grows 
     CHECK(growth(piece, mebibyte / 4) < 6);
   }
 }
+
+TEST_CASE("a drain that makes no sense is refused") {
+  for (const char* const value : {"sometimes", "0 s", "10", "1.5 h", "on"}) {
+    check_rest(std::string("outputs:\n  - path: a\n    drain: ") + value + "\n", 7, 12,
+               "'drain' is '" + std::string(value) + "'", "10 min");
+  }
+  check_rest("outputs:\n  - path: a\n    flags: temporary\n    drain: on-close\n", 8, 12,
+             "does not go with flags: temporary", "leave out one");
+}

@@ -10,6 +10,7 @@
 using efs::config::parse_memory;
 using efs::config::parse_rate;
 using efs::config::parse_size;
+using efs::config::parse_time;
 
 TEST_CASE("binary and decimal units") {
   CHECK(parse_size("4096") == 4096u);
@@ -103,5 +104,17 @@ TEST_CASE("what is not a size") {
                                  "all",     "inf",    "nan"}) {
     INFO(text);
     CHECK_FALSE(parse_size(text));
+  }
+}
+
+TEST_CASE("times have a unit") {
+  using std::chrono::seconds;
+  CHECK(parse_time("30 s") == seconds(30));
+  CHECK(parse_time("10min") == seconds(600));
+  CHECK(parse_time(" 2 h ") == seconds(7200));
+  CHECK(parse_time("1 d") == seconds(86400));
+  for (const char* const bad :
+       {"", "10", "min", "-1 s", "1.5 h", "10 m", "10 minutes", "9999999999 s", "1 s s", "1\0s"}) {
+    CHECK_FALSE(parse_time(bad));
   }
 }

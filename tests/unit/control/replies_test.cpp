@@ -181,26 +181,30 @@ Identity an_identity() {
 
 Status a_status() {
   Recording recording{.file = "/t", .error = "no space", .lost_lines = 5};
-  return {.progress = a_progress(),
-          .job = an_identity(),
-          .tasks = {a_task(), a_task()},
-          .error = "two results",
-          .given_up = true,
-          .staged_in = StagedIn{.files = 1,
-                                .bytes = 2,
-                                .bytes_read = 3,
-                                .files_reused = 4,
-                                .bytes_reused = 5,
-                                .files_away = 6,
-                                .skipped = 1,
-                                .skipped_first = {{.path = "a", .reason = "b", .vanished = true}}},
-          .status_file = "/s",
-          .trace = recording,
-          .access_log = recording,
-          .lost_before = "all",
-          .store = a_store(),
-          .mount = a_mount(),
-          .changed = Changed{.changed_files = 1, .changed_bytes = 2}};
+  return {
+      .progress = a_progress(),
+      .job = an_identity(),
+      .tasks = {a_task(), a_task()},
+      .error = "two results",
+      .given_up = true,
+      .staged_in = StagedIn{.files = 1,
+                            .bytes = 2,
+                            .bytes_read = 3,
+                            .files_reused = 4,
+                            .bytes_reused = 5,
+                            .files_away = 6,
+                            .skipped = 1,
+                            .skipped_first = {{.path = "a", .reason = "b", .vanished = true}}},
+      .status_file = "/s",
+      .trace = recording,
+      .access_log = recording,
+      .lost_before = "all",
+      .store = a_store(),
+      .mount = a_mount(),
+      .drain =
+          Drain{
+              .drained = 1, .drained_bytes = 2, .failures = 3, .due = 4, .last_error = "no answer"},
+      .changed = Changed{.changed_files = 1, .changed_bytes = 2}};
 }
 
 TEST_CASE("the answer to a stop is the same on the other side", "[control]") {
@@ -302,7 +306,7 @@ TEST_CASE("the fields of a status are in one object, and those of absent parts a
   const Json least = to_json(Status{});
   for (const char* name : {"note", "turn", "eta_seconds", "error", "given_up", "staged_in", "trace",
                            "access_log", "status_file", "lost_before", "capacity", "io", "counters",
-                           "backends", "open_files", "changed_files"}) {
+                           "backends", "open_files", "drain", "changed_files"}) {
     CAPTURE(name);
     CHECK(status.contains(name));
     CHECK_FALSE(least.contains(name));

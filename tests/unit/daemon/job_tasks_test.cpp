@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The tasks of a job while a stop ends them or drains.
+// The tasks of a job while a stop ends them or unloads.
 #include "daemon/job_tasks.hpp"
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct TasksScene : scene::StopScene {
   TasksScene() {
     (void)stops.enter(Event::planned);
     (void)stops.enter(Event::mounted);
-    opened = tasks.open("", false).has_value();
+    opened = tasks.open("", false, false).has_value();
   }
 
   /// Starts a task that runs until it is cancelled, and waits for its begin.
@@ -59,10 +59,10 @@ TEST_CASE("a successor finds the tasks that its predecessor has lost", "[daemon]
   const test::TempDirectory directory;
   const std::string book = directory.path() + "/tasks";
   TasksScene it;
-  REQUIRE(it.tasks.open(book, false));
+  REQUIRE(it.tasks.open(book, false, false));
   const auto id = it.start_endless(TaskKind::load);
   JobTasks successor(it.stops);
-  REQUIRE(successor.open(book, true));
+  REQUIRE(successor.open(book, true, false));
   CHECK(successor.get().lost() == 1);
   CHECK(successor.get().look(id)->task_state == "failed");
 }
@@ -95,11 +95,11 @@ TEST_CASE("a later stop without an export ends the wait for an unload", "[daemon
   CHECK(it.state_of(id) == "cancelled");
 }
 
-TEST_CASE("a drain has an outcome, and tasks may start meanwhile", "[daemon][tasks]") {
+TEST_CASE("an unload for a stop has an outcome, and tasks may start meanwhile", "[daemon][tasks]") {
   TasksScene it;
   REQUIRE(it.tasks.end_for(with_time()));
-  const auto outcome = it.tasks.drain(with_time(), [&](stage::Progress&) {
-    // reopened before the drain is awaited
+  const auto outcome = it.tasks.unload_for(with_time(), [&](stage::Progress&) {
+    // reopened before the unload is awaited
     while (!it.tasks.get().start(TaskKind::load, "a", [](auto&) { return ended_well(); })) {
       std::this_thread::yield();
     }
@@ -111,16 +111,17 @@ TEST_CASE("a drain has an outcome, and tasks may start meanwhile", "[daemon][tas
   CHECK((outcome->ok && outcome->unloaded.value().summary == "two files"));
 }
 
-TEST_CASE("a drain without an answer is cancelled at its time and left", "[daemon][tasks]") {
+TEST_CASE("an unload for a stop without an answer is cancelled at its time and left",
+          "[daemon][tasks]") {
   TasksScene it;
   std::latch answers(1);
   std::atomic<bool> cancelled = false;
   StopRequest request = with_time();
   request.times.until = request.times.gone_by = std::chrono::steady_clock::now();
   std::optional<TaskOutcome> outcome;
-  int dropped = 0;  // a drain that has not begun at its time
+  int dropped = 0;  // an unload that has not begun at its time
   do {
-    outcome = it.tasks.drain(request, [&](stage::Progress& progress) {
+    outcome = it.tasks.unload_for(request, [&](stage::Progress& progress) {
       answers.wait();  // like a call to a PFS that hangs
       cancelled = progress.cancel.load();
       return ended_well();
@@ -132,7 +133,7 @@ TEST_CASE("a drain without an answer is cancelled at its time and left", "[daemo
   CHECK(cancelled);
 }
 
-TEST_CASE("a later stop without an export ends a drain", "[daemon][tasks]") {
+TEST_CASE("a later stop without an export ends an unload for a stop", "[daemon][tasks]") {
   TasksScene it;
   std::latch begun(1);
   std::jthread other([&] {
@@ -140,7 +141,7 @@ TEST_CASE("a later stop without an export ends a drain", "[daemon][tasks]") {
     it.stops.ask({.stage_out = false, .times = {}});
   });
   std::atomic<bool> cancelled = false;
-  (void)it.tasks.drain(with_time(), [&](stage::Progress& progress) {
+  (void)it.tasks.unload_for(with_time(), [&](stage::Progress& progress) {
     begun.count_down();
     while (!progress.cancel) {
       std::this_thread::yield();

@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "support/failing_new.hpp"
+#include "support/file_text.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -202,29 +203,77 @@ TEST_CASE("a close waits no longer than it may for what does not end") {
   CHECK(state(tasks, id) == "done");
 }
 
-TEST_CASE("a drain begins between a close and a reopen, and an unload not before it has ended") {
+TEST_CASE(
+    "an unload for a stop begins between a close and a reopen, and others not before it has "
+    "ended") {
   const auto opened = Tasks::open();
   REQUIRE(opened);
   Tasks& tasks = **opened;
   tasks.close(false);
   Held held;
-  const auto drain = tasks.start(TaskKind::drain, "all", held.work());
-  REQUIRE(drain);
+  const auto first = tasks.start(TaskKind::stop_unload, "all", held.work());
+  REQUIRE(first);
   held.begun.get_future().wait();
   tasks.reopen();  // a stop that did not wait for the task does this
-  std::atomic<bool> drained = false, met = false;
+  std::atomic<bool> is_over = false, met = false;
   const auto unload = *tasks.start(TaskKind::unload, "one", [&](stage::Progress&) {
-    met = !drained;
+    met = !is_over;
     return success();
   });
   const auto load = *tasks.start(TaskKind::load, "one", one_file);
   REQUIRE(tasks.wait(load, long_enough) == true);
   CHECK(state(tasks, unload) == "pending");
-  drained = true;
+  is_over = true;
   held.go.set_value();
   REQUIRE(tasks.wait(unload, long_enough) == true);
   CHECK_FALSE(met);
-  CHECK(state(tasks, *drain) == "done");
+  CHECK(state(tasks, *first) == "done");
+}
+
+TEST_CASE("a drain and an unload never run together, and no list or book has a drain") {
+  test::TempDirectory directory;
+  const std::string book = directory.path() + "/tasks";
+  const auto opened = Tasks::open(book, true);
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
+  tasks.inherit(false);
+  Held unload, drain;
+  const auto first = *tasks.start(TaskKind::unload, "one", unload.work());
+  unload.begun.get_future().wait();
+  const auto second = *tasks.start(TaskKind::drain, "two", drain.work());
+  CHECK(state(tasks, second) == "pending");
+  unload.go.set_value();
+  drain.begun.get_future().wait();
+  CHECK(state(tasks, first) == "done");
+  const auto third = *tasks.start(TaskKind::unload, "three", one_file);
+  CHECK(state(tasks, third) == "pending");
+  CHECK(tasks.list().size() == 2);
+  CHECK_FALSE(test::file_text(book).contains("two"));
+  drain.go.set_value();
+  REQUIRE(tasks.wait(third, long_enough) == true);
+  CHECK(tasks.look(second).error().code == ESRCH);
+}
+
+TEST_CASE("a close that lets unloads end cancels a drain, also one that waits") {
+  const auto opened = Tasks::open("", true);
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
+  std::promise<void> begun;
+  std::atomic<bool> has_begun = false;
+  (void)tasks.start(TaskKind::drain, "one", [&](stage::Progress& progress) {
+    begun.set_value();
+    while (!progress.cancel) {
+      std::this_thread::yield();
+    }
+    return success();
+  });
+  begun.get_future().wait();
+  (void)tasks.start(TaskKind::drain, "two", [&](stage::Progress&) {
+    has_begun = true;
+    return success();
+  });
+  CHECK(tasks.close(true));
+  CHECK_FALSE(has_begun);
 }
 
 TEST_CASE("waiting tasks are bounded, ended ones forgotten") {

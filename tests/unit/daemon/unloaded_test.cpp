@@ -165,3 +165,29 @@ TEST_CASE("unloaded: what a receipt says of a file is read as it was written", "
   CHECK(again->unverified);
   CHECK(!stage::entry_of(nlohmann::json("no object")));
 }
+
+TEST_CASE("unloaded: the book does not grow without end", "[unloaded]") {
+  const test::TempDirectory place("/dev/shm");
+  const std::string book = place.path() + "/unloaded";
+  Unloaded first(book);
+  first.inherit(false);
+  first.remember(receipt_of({entry("once", Action::staged_out)}));
+  Unloaded before(book);
+  before.inherit(true);
+  const auto often = receipt_of({entry("a", Action::staged_out), entry("b", Action::staged_out)});
+  for (std::size_t i = 0; i < Unloaded::most_lines; ++i) {
+    before.remember(often);
+  }
+  std::ifstream lines(book);
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++count;
+  }
+  CHECK(count < Unloaded::most_lines * 3 / 2);
+  Unloaded after(book);
+  after.inherit(true);
+  Receipt last = receipt_of({});
+  after.add_to(last, [](const std::string&) { return true; });
+  CHECK(last.entries.size() == 3);
+  CHECK(find(last, "once") != nullptr);
+}

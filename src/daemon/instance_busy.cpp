@@ -8,25 +8,26 @@ namespace efs::daemon {
 
 using control::replies::StopFailed;
 
-// A drain does not merge, even if the stop requests it: a merge begins only when no file can change
-// any more.
-bool Instance::may_drain(const StopRequest& request, const Error& why_not_unmounted) const {
+// Such an unload does not merge, even if the stop requests it: a merge begins only when no file can
+// change any more.
+bool Instance::may_unload(const StopRequest& request, const Error& why_not_unmounted) const {
   return why_not_unmounted.code == EBUSY && request.times.until && request.stage_out &&
          !options_.config.results_dir.empty() && (!request.merge || store_.is_merging());
 }
 
 // Tasks that wait for a hanging PFS must neither delay the stop beyond its deadline nor make it
 // take the mount from programs.
-Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
+Status Instance::unmount_or_unload(StopRequest& request, std::string& unloaded) {
   const bool idle = tasks_.end_for(request);
   Status unmounted = mount_.unmount_for(request);
-  if (!unmounted && idle && may_drain(request, unmounted.error())) {
-    drained = drain(request);
+  if (!unmounted && idle && may_unload(request, unmounted.error())) {
+    unloaded = unload_for(request);
     unmounted = mount_.unmount_for(request);
   }
   if (!unmounted) {
     return unmounted;
   }
+  end_draining();
   store_.end_upkeep();
   stops_.renew_last_resort(request);
   if (!tasks_.end_for(request) && !stops_.last_of(request).stage_out) {
@@ -36,11 +37,11 @@ Status Instance::unmount_or_drain(StopRequest& request, std::string& drained) {
   return {};
 }
 
-// The drain has a thread of its own: the PFS may hang.
-std::string Instance::drain(const StopRequest& request) {
+// The unload has a thread of its own: the PFS may hang.
+std::string Instance::unload_for(const StopRequest& request) {
   mount_.set_waits_for("programs use the mount: exporting files that they do not write to");
   const auto outcome =
-      tasks_.drain(request, [this, limits = turn_limits(request)](stage::Progress& progress) {
+      tasks_.unload_for(request, [this, limits = turn_limits(request)](stage::Progress& progress) {
         return transfers_.unload_until({.names = {""}, .results_only = true}, progress, limits);
       });
   mount_.set_waits_for(nullptr);
@@ -50,14 +51,14 @@ std::string Instance::drain(const StopRequest& request) {
   return outcome->unloaded ? outcome->unloaded->summary : outcome->failure.error;
 }
 
-void Instance::refuse_stop(const StopRequest& request, const Error& why, std::string drained) {
+void Instance::refuse_stop(const StopRequest& request, const Error& why, std::string unloaded) {
   log::warn("event=stop_refused reason=\"{}\" note=\"nothing was unmounted{}; stop again\"",
-            describe(why), drained.empty() ? " or exported" : "");
+            describe(why), unloaded.empty() ? " or exported" : "");
   tasks_.get().reopen();
   enter(Event::stop_refused);
   StopFailed refused{.failure = control::replies::failure_of(why), .summary = {}};
-  if (!drained.empty()) {
-    refused.summary = std::move(drained);
+  if (!unloaded.empty()) {
+    refused.summary = std::move(unloaded);
   }
   if (const std::string overruled = request.stage_out ? stops_.told_overruled() : "";
       !overruled.empty()) {

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "daemon/drain_candidates.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "stage/copy/transfer.hpp"
+#include "stage/export/selection.hpp"
+
+namespace efs::daemon {
+namespace {
+
+constexpr std::size_t looks_at_a_time = 4096;  // files that choose() looks at
+constexpr auto wait_untried = std::chrono::seconds(1);
+
+bool is_exported_type(mode_t mode) {
+  return S_ISREG(mode) || S_ISLNK(mode);
+}
+
+bool is_exported(stage::Action action) {
+  return action == stage::Action::staged_out || action == stage::Action::kept ||
+         action == stage::Action::unchanged;
+}
+
+}  // namespace
+
+// A file that was exported in place counts as imported under its name there, and may be a result of
+// the job all the same: see stage::class_of().
+std::optional<DrainSchedule::Duration> DrainCandidates::interval_of(
+    const fs::WalkItem& item) const {
+  const bool is_result = !item.origin || (item.saved && !config::is_input(config_, item.path));
+  return config::drain_of(config_, item.path, !is_result);
+}
+
+bool DrainCandidates::is_covered(const std::string& path) const {
+  return config::drain_of(config_, path, false) || config::drain_of(config_, path, true);
+}
+
+bool DrainCandidates::is_due(const fs::WalkItem& item) const {
+  return is_exported_type(item.attributes.st_mode) && stage::is_dirty(item) &&
+         item.unreadable.empty() && item.parts.empty() && interval_of(item) &&
+         stage::class_of(config_, item) == config::FileClass::persistent;
+}
+
+// Each file is looked at by itself, because programs cannot change a name during a walk.
+void DrainCandidates::look(Time now, const fs::IsOver& is_over) {
+  for (const auto& path : staging_.names()) {
+    if (is_over && is_over()) {
+      return;
+    }
+    if (!is_covered(path)) {
+      continue;
+    }
+    if (const auto item = staging_.find(path)) {
+      notice(*item, now);
+    }
+  }
+}
+
+void DrainCandidates::look_below(const std::string& path, Time now, const fs::IsOver& is_over) {
+  const auto items = staging_.walk(path, is_over);
+  if (!items) {
+    return;  // it is gone, or the walk is over
+  }
+  for (const auto& item : *items) {
+    notice(item, now);
+  }
+}
+
+void DrainCandidates::notice(const fs::WalkItem& item, Time now) {
+  const auto interval =
+      is_exported_type(item.attributes.st_mode) ? interval_of(item) : std::nullopt;
+  if (!interval) {
+    return;
+  }
+  const auto [first, last] = names_.equal_range(item.ino);
+  const bool is_known =
+      std::any_of(first, last, [&](const auto& known) { return known.second.path == item.path; });
+  if (!is_known) {
+    names_.emplace(item.ino, Known{.path = item.path, .interval = *interval});
+  }
+  if (stage::is_dirty(item)) {
+    schedule_.changed(item.ino, *interval, now);
+  }
+}
+
+void DrainCandidates::absorb(const ChangeInbox::Content& content, Time now,
+                             const fs::IsOver& is_over) {
+  for (const auto& change : content.changes) {
+    absorb_one(change, now, is_over);
+  }
+  if (content.lost) {
+    look(now, is_over);
+  }
+  if (names_.size() >= forget_at_) {
+    forget_removed();
+  }
+}
+
+void DrainCandidates::absorb_one(const Change& change, Time now, const fs::IsOver& is_over) {
+  if (change.kind == Change::Kind::closed || change.kind == Change::Kind::changed) {
+    return notice_change(change.ino, now);
+  }
+  const auto path = staging_.path_below(change.parent, change.name);
+  if (!path) {
+    return;  // the directory is gone
+  }
+  if (change.kind == Change::Kind::moved) {
+    return look_below(*path, now, is_over);
+  }
+  if (!is_covered(*path)) {
+    return;
+  }
+  if (const auto item = staging_.find(*path); item && item->ino == change.ino) {
+    notice(*item, now);
+  }
+}
+
+bool DrainCandidates::is_home(std::uint64_t ino) {
+  const auto [first, last] = names_.equal_range(ino);
+  return std::none_of(first, last, [&](const auto& known) {
+    return !beside_.contains(known.second.path) && is_still_due(known.second.path, ino);
+  });
+}
+
+// Not each change concerns results-dir: the buffer also records where the content of a clean file
+// is.
+void DrainCandidates::notice_change(std::uint64_t ino, Time now) {
+  const auto [first, last] = names_.equal_range(ino);
+  if (first == last || (!schedule_.waits(ino) && is_home(ino))) {
+    return;
+  }
+  const auto soonest = std::min_element(first, last, [](const auto& one, const auto& other) {
+    return one.second.interval < other.second.interval;
+  });
+  schedule_.changed(ino, soonest->second.interval, now);
+}
+
+void DrainCandidates::clear() {
+  schedule_.clear();
+  refused_.clear();
+}
+
+// The time for this is in proportion to the names that were added since the last call.
+void DrainCandidates::forget_removed() {
+  std::erase_if(names_, [&](const auto& known) {
+    const bool is_removed = !staging_.edits(known.first);
+    if (is_removed) {
+      schedule_.forget(known.first);
+    }
+    return is_removed;
+  });
+  const auto is_gone = [&](const std::string& path) {
+    return !staging_.find(path);
+  };
+  std::erase_if(refused_, is_gone);
+  std::erase_if(beside_, is_gone);
+  forget_at_ = std::max<std::size_t>(1024, 2 * names_.size());
+}
+
+DrainBatch DrainCandidates::choose(Time now) {
+  DrainBatch batch;
+  for (std::size_t looks = 0; looks < looks_at_a_time && !batch.is_full(); ++looks) {
+    const auto ino = schedule_.take(now);
+    if (!ino) {
+      break;
+    }
+    add(*ino, batch, now);
+    if (schedule_.is_in_trouble() && !batch.files.empty()) {
+      break;
+    }
+  }
+  return batch;
+}
+
+void DrainCandidates::add(std::uint64_t ino, DrainBatch& batch, Time now) {
+  std::vector<fs::WalkItem> due;
+  auto [at, last] = names_.equal_range(ino);
+  while (at != last) {
+    refused_.erase(at->second.path);
+    auto item = staging_.find(at->second.path);
+    if (!item || item->ino != ino) {
+      at = names_.erase(at);
+      continue;
+    }
+    if (is_due(*item) && !beside_.contains(item->path)) {
+      due.push_back(std::move(*item));
+    }
+    ++at;
+  }
+  if (due.empty()) {
+    return schedule_.home(ino);
+  }
+  if (S_ISREG(due.front().attributes.st_mode) && is_written(ino)) {
+    return schedule_.again(ino, now, DrainSchedule::longest_wait_for_programs);
+  }
+  batch.bytes += stage::data_of(due.front().attributes);
+  for (auto& item : due) {
+    batch.files.emplace(std::move(item.path), ino);
+  }
+}
+
+bool DrainCandidates::is_written(std::uint64_t ino) {
+  const auto writers = staging_.writers(ino);
+  return !writers || writers->possible;
+}
+
+bool DrainCandidates::is_still_due(const std::string& path, std::uint64_t ino) {
+  const auto item = staging_.find(path);
+  return item && item->ino == ino && is_due(*item);
+}
+
+// A name that a program has removed or given to another file meanwhile needs no further attempt,
+// whatever the error.
+DrainCandidates::Fate DrainCandidates::fate_of(const stage::ReceiptEntry& entry, std::uint64_t ino,
+                                               bool is_cancelled) {
+  if (!is_still_due(entry.path, ino)) {
+    return Fate::home;
+  }
+  if (entry.action == stage::Action::conflict) {
+    return Fate::refused;
+  }
+  if (is_exported(entry.action)) {
+    const bool is_beside =
+        !entry.placed_as.empty() && entry.placed_as != config::result_path(config_, entry.path);
+    return is_beside ? Fate::beside : Fate::busy;
+  }
+  if (entry.action != stage::Action::failed && entry.action != stage::Action::not_saved) {
+    return Fate::home;
+  }
+  if (is_cancelled) {
+    return Fate::not_tried;
+  }
+  // EBUSY: a program opened it meanwhile
+  return entry.code == EBUSY ? Fate::busy : Fate::failed;
+}
+
+void DrainCandidates::note_refusal(const std::string& path, Fate fate) {
+  if (fate == Fate::refused) {
+    refused_.insert(path);
+  } else if (fate == Fate::beside) {
+    beside_.insert(path);
+  }
+}
+
+void DrainCandidates::settle_file(std::uint64_t ino, Fate fate, Time now) {
+  switch (fate) {
+    case Fate::home:
+    case Fate::refused:
+    case Fate::beside: return is_home(ino) ? schedule_.forget(ino) : schedule_.home(ino);
+    case Fate::not_tried: return schedule_.later(ino, now, wait_untried);
+    case Fate::busy: return schedule_.again(ino, now, DrainSchedule::longest_wait_for_programs);
+    case Fate::failed: return schedule_.again(ino, now, DrainSchedule::longest_wait);
+  }
+}
+
+DrainCandidates::Fates DrainCandidates::read(const DrainBatch& batch, const stage::Receipt& receipt,
+                                             bool is_cancelled, DrainOutcome& outcome) {
+  Fates fates;
+  for (const auto& entry : receipt.entries) {
+    const auto file = batch.files.find(entry.path);
+    if (file == batch.files.end()) {
+      continue;  // a directory above
+    }
+    const Fate fate = fate_of(entry, file->second, is_cancelled);
+    const auto known = fates.try_emplace(file->second, fate).first;
+    known->second = std::max(known->second, fate);
+    if (entry.action == stage::Action::staged_out) {
+      ++outcome.files;
+      outcome.bytes += entry.bytes;
+    }
+    note_refusal(entry.path, fate);
+    if (fate == Fate::failed || fate == Fate::refused || fate == Fate::beside) {
+      ++outcome.failed;
+      outcome.error = outcome.error.empty() ? entry.path + ": " + entry.reason : outcome.error;
+    }
+  }
+  return fates;
+}
+
+DrainOutcome DrainCandidates::settle(const DrainBatch& batch, const stage::Receipt* receipt,
+                                     bool is_cancelled, Time now) {
+  DrainOutcome outcome;
+  Fates fates = receipt == nullptr ? Fates() : read(batch, *receipt, is_cancelled, outcome);
+  const bool none_could_go = receipt != nullptr && !is_cancelled && !receipt->reason.empty();
+  if (none_could_go) {
+    outcome.failed = std::max<std::uint64_t>(outcome.failed, batch.files.size());
+    outcome.error = receipt->reason;
+  }
+  const auto without_entry = [&](const std::string& path, std::uint64_t ino) {
+    return none_could_go                        ? Fate::failed
+           : receipt == nullptr || is_cancelled ? Fate::not_tried
+           : is_still_due(path, ino)            ? Fate::busy
+                                                : Fate::home;
+  };
+  bool is_trouble = false;
+  for (const auto& [path, ino] : batch.files) {
+    const Fate fate = fates.try_emplace(ino, without_entry(path, ino)).first->second;
+    settle_file(ino, fate, now);
+    is_trouble = is_trouble || fate == Fate::failed;
+  }
+  if (outcome.files > 0) {
+    schedule_.succeeded();
+  } else if (is_trouble) {
+    schedule_.failed(now);
+  }
+  return outcome;
+}
+
+}  // namespace efs::daemon

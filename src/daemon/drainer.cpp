@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "daemon/drainer.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "base/thread.hpp"
+
+namespace efs::daemon {
+
+namespace {
+
+// Between small batches, so that a job that closes many files has few of them. Each batch looks at
+// all inodes three times (fs::Staging::look() and revoke()), so the rest grows with the number of
+// files.
+constexpr auto shortest_rest = std::chrono::milliseconds(500);
+constexpr std::size_t files_for_a_millisecond = 200;
+constexpr auto rest_when_refused = std::chrono::seconds(1);  // during a stop
+constexpr auto rest_without_memory = std::chrono::seconds(1);
+constexpr auto looks_at_run = std::chrono::seconds(10);
+constexpr auto longest_standstill = std::chrono::minutes(1);
+constexpr int lower_priority = 15;  // as that of tasks: programs of the job have priority
+
+}  // namespace
+
+/// A batch that is exported now. The drainer's thread and the task share it.
+struct Drainer::Run {
+  Run(DrainBatch files, std::shared_ptr<ChangeInbox> told)
+      : batch(std::move(files)), inbox(std::move(told)) {}
+
+  const DrainBatch batch;
+  const std::shared_ptr<ChangeInbox> inbox;
+  Mutex mutex;                                                      // rank 90 (leaf)
+  const stage::Progress* progress EFS_GUARDED_BY(mutex) = nullptr;  // of the running task
+  std::optional<stage::Receipt> receipt EFS_GUARDED_BY(mutex);
+  bool is_cancelled EFS_GUARDED_BY(mutex) = false;
+  bool is_over EFS_GUARDED_BY(mutex) = false;
+  // for the drainer's thread: how far it was when it last moved
+  std::uint64_t moved = 0;
+  Time moved_at{};
+  bool is_standing = false;  // and this was logged
+
+  void export_by(DrainTransfers& transfers, stage::Progress& of_task) {
+    {
+      const MutexLock lock(mutex);
+      progress = &of_task;
+    }
+    std::vector<std::string> paths;
+    for (const auto& [path, ino] : batch.files) {
+      paths.push_back(path);
+    }
+    stage::Receipt done = transfers.drain(std::move(paths), of_task);
+    const MutexLock lock(mutex);
+    receipt = std::move(done);
+  }
+};
+
+/// The task's share of a run. Its end is that of the task, also of one that was cancelled before it
+/// began, or that threw.
+struct Drainer::Ending {
+  explicit Ending(std::shared_ptr<Run> ended) : run(std::move(ended)) {}
+
+  ~Ending() {
+    {
+      const MutexLock lock(run->mutex);
+      run->progress = nullptr;
+      run->is_over = true;
+    }
+    run->inbox->poke();
+  }
+
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+  const std::shared_ptr<Run> run;
+};
+
+Drainer::Drainer(Parts parts)
+    : its_(parts),
+      figures_(its_.figures != nullptr ? *its_.figures : own_figures_),
+      inbox_(std::make_shared<ChangeInbox>()) {}
+
+Drainer::~Drainer() {
+  end();
+}
+
+Status Drainer::begin(fs::Filesystem& files, bool has_past) {
+  // before the thread looks for files: it then misses none
+  files.watch(inbox_.get());
+  auto thread = start_thread([this, &files, has_past] { work(files, has_past); });
+  if (!thread) {
+    files.watch(nullptr);
+    return with_context(thread.error(), "a thread for results that go home while the job runs");
+  }
+  files_ = &files;
+  thread_ = std::move(*thread);
+  return {};
+}
+
+void Drainer::end() {
+  if (files_ == nullptr) {
+    return;
+  }
+  files_->watch(nullptr);
+  files_ = nullptr;
+  ending_ = true;
+  inbox_->poke();
+  thread_.join();
+  due_ = 0;
+}
+
+void Drainer::work(fs::Filesystem& files, bool has_past) {
+  ::setpriority(PRIO_PROCESS, 0, lower_priority);
+  DrainCandidates candidates(its_.config, files);
+  bool must_look = has_past;
+  while (!ending_) {
+    const Time now = DrainSchedule::Clock::now();
+    try {
+      if (must_look) {
+        candidates.look(now, [this] { return ending_.load(); });
+      }
+      must_look = false;
+      step(candidates, now);
+      due_ = candidates.due();
+      inbox_->wait(next_look(candidates, now));
+    } catch (const std::bad_alloc&) {
+      // some changes may be lost
+      candidates.clear();
+      must_look = true;
+      inbox_->wait(now + rest_without_memory);
+    }
+  }
+}
+
+void Drainer::step(DrainCandidates& candidates, Time now) {
+  candidates.absorb(inbox_->take(), now, [this] { return ending_.load(); });
+  if (run_) {
+    look_at_run(now);
+    end_run(candidates, now);
+  }
+  if (!run_ && now >= rest_until_) {
+    begin_run(candidates, now);
+  }
+}
+
+std::optional<Drainer::Time> Drainer::next_look(const DrainCandidates& candidates, Time now) const {
+  if (run_) {
+    return now + looks_at_run;
+  }
+  const auto next = candidates.next();
+  return next ? std::optional(std::max(*next, rest_until_)) : std::nullopt;
+}
+
+void Drainer::begin_run(DrainCandidates& candidates, Time now) {
+  DrainBatch batch = candidates.choose(now);
+  if (batch.files.empty()) {
+    return;
+  }
+  if (!batch.is_full()) {
+    rest_until_ = now + shortest_rest +
+                  std::chrono::milliseconds(candidates.known() / files_for_a_millisecond);
+  }
+  run_ = std::make_shared<Run>(std::move(batch), inbox_);
+  run_->moved_at = now;
+  const auto ending = std::make_shared<Ending>(run_);
+  const auto started =
+      its_.tasks.start(TaskKind::drain, "results with drain",
+                       [ending, &transfers = its_.transfers](stage::Progress& progress) {
+                         ending->run->export_by(transfers, progress);
+                         const MutexLock lock(ending->run->mutex);
+                         ending->run->is_cancelled = progress.cancel;
+                         return control::replies::TaskOutcome{
+                             .ok = true, .failure = {}, .loaded = {}, .unloaded = {}};
+                       });
+  if (!started) {
+    (void)candidates.settle(run_->batch, nullptr, true, now);
+    run_ = nullptr;
+    rest_until_ = now + rest_when_refused;
+  }
+}
+
+void Drainer::end_run(DrainCandidates& candidates, Time now) {
+  std::optional<stage::Receipt> receipt;
+  bool is_cancelled = false;
+  {
+    const MutexLock lock(run_->mutex);
+    if (!run_->is_over) {
+      return;
+    }
+    receipt = std::move(run_->receipt);
+    is_cancelled = run_->is_cancelled;
+  }
+  const auto run = std::exchange(run_, nullptr);
+  if (run->is_standing) {
+    log::info("event=drain_goes_on");
+  }
+  tell(candidates.settle(run->batch, receipt ? &*receipt : nullptr, is_cancelled, now));
+}
+
+void Drainer::tell(const DrainOutcome& outcome) {
+  figures_.files += outcome.files;
+  figures_.bytes += outcome.bytes;
+  figures_.failures += outcome.failed;
+  if (outcome.files > 0) {
+    log::debug("event=drained files={} bytes={}", outcome.files, outcome.bytes);
+  }
+  if (outcome.failed > 0) {
+    if (!is_failing_) {
+      log::warn(
+          "event=drain_failed failed={} reason=\"{}\" note=\"efs status has the last error; "
+          "further "
+          "failures are not logged until a result goes home\"",
+          outcome.failed, printable(outcome.error));
+    }
+    is_failing_ = true;
+    return set_error(outcome.error);
+  }
+  if (outcome.files > 0) {
+    if (is_failing_) {
+      log::info("event=drain_goes_on");
+    }
+    is_failing_ = false;
+    set_error({});
+  }
+}
+
+// A wait for a turn at the PFS is none.
+void Drainer::look_at_run(Time now) {
+  std::uint64_t moved = 0;
+  {
+    const MutexLock lock(run_->mutex);
+    if (run_->progress == nullptr) {
+      return;  // it waits for an unload, or is over
+    }
+    const auto snapshot = run_->progress->snapshot();
+    moved = snapshot.bytes_done + snapshot.files_done;
+  }
+  const auto turn = its_.turns.view(queue::Direction::out);
+  const bool waits = turn && turn->standing == queue::Standing::waiting;
+  if (waits || moved != run_->moved) {
+    run_->moved = moved;
+    run_->moved_at = now;
+  } else if (!run_->is_standing && now - run_->moved_at >= longest_standstill) {
+    run_->is_standing = true;
+    log::warn("event=drain_stands reason=\"the PFS has not answered for a minute\"");
+    set_error("the PFS does not answer");
+  }
+}
+
+void Drainer::set_error(std::string error) {
+  const MutexLock lock(mutex_);
+  error_ = std::move(error);
+}
+
+void Drainer::add_status(control::replies::Status& status) {
+  auto& drain = status.drain.emplace();
+  drain.drained = figures_.files;
+  drain.drained_bytes = figures_.bytes;
+  drain.failures = figures_.failures;
+  drain.due = due_;
+  const MutexLock lock(mutex_);
+  if (!error_.empty()) {
+    drain.last_error = error_;
+  }
+}
+
+}  // namespace efs::daemon
