@@ -400,8 +400,8 @@ void print_moved(std::ostream& out, const replies::Progress& s) {
 
 // Prints how many results went home while the job ran.
 void print_drain(std::ostream& out, const replies::Drain& drain) {
-  out << "  drain    " << drain.drained << " results are home ("
-      << format_bytes(drain.drained_bytes) << "), " << drain.due << " are not\n";
+  out << "  drain    " << drain.drained << " exports of results ("
+      << format_bytes(drain.drained_bytes) << "), " << drain.due << " results are not home\n";
   if (drain.last_error) {
     out << "           last error: " << printable(*drain.last_error) << "\n";
   }

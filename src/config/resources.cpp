@@ -222,9 +222,10 @@ void read_drain(const Section& section, OutputRule& rule, ProblemList& problems)
   }
   const bool on_close = strcasecmp(value->text.c_str(), "on-close") == 0;
   rule.drain = on_close ? std::chrono::seconds(0) : parse_time(value->text);
-  if (!rule.drain || (!on_close && rule.drain->count() == 0)) {
+  constexpr auto longest = std::chrono::days(365);
+  if (!rule.drain || (!on_close && rule.drain->count() == 0) || *rule.drain > longest) {
     problems.add(value->mark, "'drain' is " + in_quotes(value->text),
-                 "say on-close, or a time of at least a second, as in 30 s, 10 min or 2 h");
+                 "say on-close, or a time from a second to a year, as in 30 s, 10 min or 2 h");
   } else if (rule.file_class == FileClass::temporary) {
     problems.add(value->mark, "'drain' does not go with flags: temporary",
                  "temporary files stay on the node; leave out one of the two");

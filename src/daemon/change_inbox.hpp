@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/mutex.hpp"
 #include "fs/change_watch.hpp"
@@ -44,8 +44,8 @@ class ChangeInbox final : public fs::ChangeWatch {
   void wait(std::optional<Time> end);
 
   struct Content {
-    std::vector<Change> changes;  // in their order
-    bool lost = false;            // some changes are missing
+    std::deque<Change> changes;  // in their order
+    bool lost = false;           // some changes are missing
   };
 
   Content take();

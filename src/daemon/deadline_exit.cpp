@@ -63,6 +63,7 @@ stage::Receipt Instance::receipt_of_what_is_left() {
       stage::add_or_count(receipt, std::move(entry), not_tried, stage::Options().most_not_tried);
     }
     std::ranges::move(settled, std::back_inserter(receipt.entries));
+    transfers_.add_earlier(receipt, nullptr);
   }
   receipt.way_out = way_out_of_image;
   stage::settle(receipt);

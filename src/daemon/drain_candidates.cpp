@@ -44,28 +44,24 @@ bool DrainCandidates::is_due(const fs::WalkItem& item) const {
          stage::class_of(config_, item) == config::FileClass::persistent;
 }
 
-// Each file is looked at by itself, because programs cannot change a name during a walk.
 void DrainCandidates::look(Time now, const fs::IsOver& is_over) {
+  look_below("", now, is_over);
+}
+
+// Each file is looked at by itself, because programs cannot change a name during a walk.
+void DrainCandidates::look_below(const std::string& directory, Time now,
+                                 const fs::IsOver& is_over) {
+  const std::string start = directory.empty() ? "" : directory + "/";
   for (const auto& path : staging_.names()) {
     if (is_over && is_over()) {
       return;
     }
-    if (!is_covered(path)) {
+    if (!path.starts_with(start) || !is_covered(path)) {
       continue;
     }
     if (const auto item = staging_.find(path)) {
       notice(*item, now);
     }
-  }
-}
-
-void DrainCandidates::look_below(const std::string& path, Time now, const fs::IsOver& is_over) {
-  const auto items = staging_.walk(path, is_over);
-  if (!items) {
-    return;  // it is gone, or the walk is over
-  }
-  for (const auto& item : *items) {
-    notice(item, now);
   }
 }
 
@@ -295,16 +291,16 @@ DrainOutcome DrainCandidates::settle(const DrainBatch& batch, const stage::Recei
            : is_still_due(path, ino)            ? Fate::busy
                                                 : Fate::home;
   };
-  bool is_trouble = false;
+  std::size_t failed = 0;
   for (const auto& [path, ino] : batch.files) {
     const Fate fate = fates.try_emplace(ino, without_entry(path, ino)).first->second;
     settle_file(ino, fate, now);
-    is_trouble = is_trouble || fate == Fate::failed;
+    failed += fate == Fate::failed ? 1U : 0U;
   }
   if (outcome.files > 0) {
     schedule_.succeeded();
-  } else if (is_trouble) {
-    schedule_.failed(now);
+  } else if (failed > 1 || (failed > 0 && (none_could_go || schedule_.is_in_trouble()))) {
+    schedule_.failed(now);  // one file that can never go does not delay the others
   }
   return outcome;
 }

@@ -67,8 +67,8 @@ class DrainCandidates {
   /// When a file is due; nullopt: none waits.
   std::optional<Time> next() const { return schedule_.next(); }
 
-  /// The number of names that rules cover, about.
-  std::size_t known() const { return names_.size(); }
+  /// The number of inodes of the file system.
+  std::size_t inodes() { return staging_.count(); }
 
   /// The number of files that are not home, about. Includes those that wait for the stop.
   std::size_t due() const { return schedule_.size() + refused_.size() + beside_.size(); }
@@ -86,7 +86,7 @@ class DrainCandidates {
   std::optional<DrainSchedule::Duration> interval_of(const fs::WalkItem& item) const;
   bool is_covered(const std::string& path) const;
   bool is_due(const fs::WalkItem& item) const;
-  void look_below(const std::string& path, Time now, const fs::IsOver& is_over);
+  void look_below(const std::string& directory, Time now, const fs::IsOver& is_over);
   void absorb_one(const Change& change, Time now, const fs::IsOver& is_over);
   void notice(const fs::WalkItem& item, Time now);
   void notice_change(std::uint64_t ino, Time now);

@@ -16,11 +16,11 @@ namespace efs::daemon {
 
 namespace {
 
-// Between small batches, so that a job that closes many files has few of them. Each batch looks at
-// all inodes three times (fs::Staging::look() and revoke()), so the rest grows with the number of
-// files.
+// Between small batches, so that a job that closes many files has few of them.
 constexpr auto shortest_rest = std::chrono::milliseconds(500);
-constexpr std::size_t files_for_a_millisecond = 200;
+// Each batch looks at all inodes three times (fs::Staging::look() and revoke()) under the namespace
+// lock, so the rest grows with their number.
+constexpr std::size_t inodes_for_a_millisecond = 200, for_a_millisecond_if_full = 1000;
 constexpr auto rest_when_refused = std::chrono::seconds(1);  // during a stop
 constexpr auto rest_without_memory = std::chrono::seconds(1);
 constexpr auto looks_at_run = std::chrono::seconds(10);
@@ -90,10 +90,10 @@ Drainer::~Drainer() {
   end();
 }
 
-Status Drainer::begin(fs::Filesystem& files, bool has_past) {
+Status Drainer::begin(fs::Filesystem& files) {
   // before the thread looks for files: it then misses none
   files.watch(inbox_.get());
-  auto thread = start_thread([this, &files, has_past] { work(files, has_past); });
+  auto thread = start_thread([this, &files] { work(files); });
   if (!thread) {
     files.watch(nullptr);
     return with_context(thread.error(), "a thread for results that go home while the job runs");
@@ -112,13 +112,12 @@ void Drainer::end() {
   ending_ = true;
   inbox_->poke();
   thread_.join();
-  due_ = 0;
 }
 
-void Drainer::work(fs::Filesystem& files, bool has_past) {
+void Drainer::work(fs::Filesystem& files) {
   ::setpriority(PRIO_PROCESS, 0, lower_priority);
   DrainCandidates candidates(its_.config, files);
-  bool must_look = has_past;
+  bool must_look = true;  // programs and earlier processes came before the watch
   while (!ending_) {
     const Time now = DrainSchedule::Clock::now();
     try {
@@ -162,10 +161,11 @@ void Drainer::begin_run(DrainCandidates& candidates, Time now) {
   if (batch.files.empty()) {
     return;
   }
-  if (!batch.is_full()) {
-    rest_until_ = now + shortest_rest +
-                  std::chrono::milliseconds(candidates.known() / files_for_a_millisecond);
-  }
+  const std::uint64_t inodes = candidates.inodes();
+  rest_until_ =
+      now + (batch.is_full()
+                 ? std::chrono::milliseconds(inodes / for_a_millisecond_if_full)
+                 : shortest_rest + std::chrono::milliseconds(inodes / inodes_for_a_millisecond));
   run_ = std::make_shared<Run>(std::move(batch), inbox_);
   run_->moved_at = now;
   const auto ending = std::make_shared<Ending>(run_);

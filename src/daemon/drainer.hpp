@@ -39,9 +39,9 @@ class Drainer final : public StatusSource {
   explicit Drainer(Parts parts);
   ~Drainer() override;
 
-  /// Programs may use `files` from here on. `has_past`: files that rules cover may exist. Fails if
-  /// no thread can be started.
-  Status begin(fs::Filesystem& files, bool has_past);
+  /// Covers the files that exist, and the changes of programs from here on. Fails if no thread can
+  /// be started.
+  Status begin(fs::Filesystem& files);
   /// No further export begins. One that runs is a matter of Tasks::close(). Without effect before
   /// begin() and after end().
   void end();
@@ -53,7 +53,7 @@ class Drainer final : public StatusSource {
   struct Run;
   struct Ending;
 
-  void work(fs::Filesystem& files, bool has_past);
+  void work(fs::Filesystem& files);
   void step(DrainCandidates& candidates, Time now);
   std::optional<Time> next_look(const DrainCandidates& candidates, Time now) const;
   void begin_run(DrainCandidates& candidates, Time now);

@@ -306,9 +306,7 @@ void Instance::begin_draining() {
   if (!drainer_) {
     return;
   }
-  const bool holds_inputs = std::ranges::any_of(
-      options_.config.outputs, [](const auto& rule) { return rule.drain && rule.holds_inputs; });
-  const Status begun = drainer_->begin(store_.files(), store_.is_left() || holds_inputs);
+  const Status begun = drainer_->begin(store_.files());
   if (!begun) {
     log::warn("event=drain_off reason=\"{}\" note=\"the stop exports all results\"",
               describe(begun.error()));

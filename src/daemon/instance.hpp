@@ -69,6 +69,7 @@ class Instance {
   void publish();
   void begin_draining();
   void end_draining();
+  void end_transfers(const StopRequest& request);
   /// Returns the end that a predecessor recorded in the manifest, or nullopt if the instance had
   /// not ended.
   std::optional<image::Manifest> noted_end() const;

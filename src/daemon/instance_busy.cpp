@@ -27,14 +27,19 @@ Status Instance::unmount_or_unload(StopRequest& request, std::string& unloaded) 
   if (!unmounted) {
     return unmounted;
   }
-  end_draining();
   store_.end_upkeep();
   stops_.renew_last_resort(request);
+  end_transfers(request);
+  return {};
+}
+
+// Two transfers to results-dir at once would remove each other's partials.
+void Instance::end_transfers(const StopRequest& request) {
+  end_draining();
   if (!tasks_.end_for(request) && !stops_.last_of(request).stage_out) {
     leave_without_pfs();
   }
   (void)tasks_.get().close(false);
-  return {};
 }
 
 // The unload has a thread of its own: the PFS may hang.

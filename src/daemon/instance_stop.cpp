@@ -74,6 +74,8 @@ bool Instance::stop(StopRequest& request, bool was_unsaved) {
       return false;
     }
     note(Moment::unmounted);
+  } else {
+    end_transfers(request);  // a stop that found no memory may have left some
   }
   note(Moment::asked_out);
   request = begin_to_end(request);

@@ -45,13 +45,19 @@ void complete(stage::ReceiptEntry& entry, const stage::ReceiptEntry& unloaded) {
   entry.reason += (entry.reason.empty() ? "" : "; ") + std::string(stage::unloaded_early) +
                   (unloaded.reason.empty() ? "" : ": " + unloaded.reason);
   entry.unverified = unloaded.unverified;
-  entry.replaced = unloaded.replaced;
   if (!entry.checksum) {
     entry.checksum = unloaded.checksum;
   }
   if (entry.placed_as.empty()) {
     entry.placed_as = unloaded.placed_as;
   }
+}
+
+/// The last entry of a path counts. That an earlier one replaced another file stays true.
+void put(std::map<std::string, stage::ReceiptEntry>& entries, stage::ReceiptEntry entry) {
+  auto& known = entries[entry.path];
+  entry.replaced = entry.replaced || known.replaced;
+  known = std::move(entry);
 }
 
 }  // namespace
@@ -74,7 +80,7 @@ void Unloaded::remember(const stage::Receipt& unloaded) {
   const MutexLock lock(mutex_);
   for (const auto& entry : unloaded.entries) {
     if (is_out(entry)) {
-      entries_.insert_or_assign(entry.path, entry);
+      put(entries_, entry);
       ++lines_;
     }
   }
@@ -114,11 +120,11 @@ Unloaded::Entries Unloaded::all() const {
   std::ifstream lines(has_past_ ? path_ : "");
   for (std::string text; std::getline(lines, text);) {
     if (auto entry = stage::entry_of(json_from_text(text))) {
-      all.insert_or_assign(entry->path, std::move(*entry));
+      put(all, std::move(*entry));
     }
   }
   for (const auto& [path, entry] : entries_) {
-    all.insert_or_assign(path, entry);
+    put(all, entry);
   }
   return all;
 }
@@ -135,6 +141,7 @@ void Unloaded::add_to(stage::Receipt& receipt,
     if (found == missing.end()) {
       continue;
     }
+    entry.replaced = entry.replaced || found->second.replaced;
     complete(entry, found->second);
     missing.erase(found);
   }

@@ -308,6 +308,8 @@ class Staging {
   /// True if a process is proved to have the container open for writing. False if that is unknown.
   bool is_written(std::uint64_t ino);
   Result<std::uint64_t> edits(std::uint64_t ino);
+  /// The number of inodes.
+  std::size_t count();
   Result<struct stat> attributes(std::uint64_t ino);
 
   /// Records that results-dir has the file in version `copy` and marks the file clean. Returns

@@ -335,6 +335,11 @@ Result<std::uint64_t> Staging::edits(std::uint64_t ino) {
   return (*found)->edits.load();
 }
 
+std::size_t Staging::count() {
+  ReadLock lock(filesystem_.mutex_);
+  return filesystem_.names_.size();
+}
+
 Result<struct stat> Staging::attributes(std::uint64_t ino) {
   ReadLock lock(filesystem_.mutex_);
   const auto found = filesystem_.inode(ino);

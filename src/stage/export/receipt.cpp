@@ -75,7 +75,7 @@ void count_entry(ReceiptTotals& totals, const ReceiptEntry& entry) {
   if (entry.action == Action::staged_out) {
     totals.bytes_staged_out += entry.bytes;
   }
-  if (entry.action == Action::staged_out && entry.replaced) {
+  if (!left_behind(entry.action) && entry.replaced) {
     ++totals.replaced;
   }
   if (left_behind(entry.action)) {

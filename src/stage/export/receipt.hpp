@@ -83,7 +83,7 @@ const char* name_of(Verdict verdict);
 struct ReceiptTotals {
   std::uint64_t staged_out = 0, unchanged = 0, kept = 0, dropped = 0, skipped = 0, failed = 0,
                 conflict = 0, not_saved = 0, removed = 0;
-  std::uint64_t replaced = 0;  // of staged_out
+  std::uint64_t replaced = 0;  // of those that are there, also from before the stop
   std::uint64_t bytes_staged_out = 0;
   // failed, conflict and not-saved: these bytes are in the buffer only
   std::uint64_t bytes_left = 0;

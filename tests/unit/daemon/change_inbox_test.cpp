@@ -72,8 +72,9 @@ TEST_CASE("the inbox says when changes are lost", "[drain]") {
   CHECK(full.changes.size() == ChangeInbox::most);
   CHECK(full.lost);
   {
+    const std::string long_name(100, 'n');
     const efs::test::FailingNew failing(1);
-    inbox.closed(7);
+    inbox.named(7, 1, long_name);
   }
   inbox.wait(std::nullopt);
   const auto without_memory = inbox.take();

@@ -318,7 +318,7 @@ TEST_CASE("a full PFS leaves no partial, and the result goes when there is room"
 
   it.buffer.write("a", "1");
   auto now = 1s;
-  for (const auto pause : {5s, 10s, 20s}) {
+  for (const auto pause : {2s, 4s, 8s}) {
     REQUIRE(it.due(now) == "a ");
     const auto outcome = it.export_batch(now, full);
     CHECK((outcome.files == 0 && outcome.failed == 1));
@@ -328,6 +328,32 @@ TEST_CASE("a full PFS leaves no partial, and the result goes when there is room"
   }
   REQUIRE(it.due(now) == "a ");
   CHECK(it.export_batch(now).files == 1);
+}
+
+TEST_CASE("a file that can never go does not delay another one", "[drain]") {
+  DrainScene it;
+  WriteFails refuses(EACCES);
+  it.buffer.write("a", "1");
+  auto now = 1s;
+  for (const auto wait : {2s, 4s, 8s}) {
+    REQUIRE(it.due(now) == "a ");
+    CHECK(it.export_batch(now, refuses).failed == 1);
+    now += wait;
+  }
+  it.buffer.write("b", "2");
+  CHECK(it.due(now - 1s) == "b ");
+}
+
+TEST_CASE("several files that cannot go delay all", "[drain]") {
+  DrainScene it;
+  WriteFails refuses(EACCES);
+  it.buffer.write("a", "1");
+  it.buffer.write("b", "2");
+  REQUIRE(it.due(1s) == "a b ");
+  CHECK(it.export_batch(1s, refuses).failed == 2);
+  it.buffer.write("c", "3");
+  CHECK(it.due(5s) == "");
+  CHECK(it.candidates.next() == since + 6s);
 }
 
 TEST_CASE("a file that changes while it is copied keeps its former copy", "[drain]") {

@@ -84,7 +84,7 @@ struct DrainerScene : scene::JobScene {
 TEST_CASE("a result goes home while the job runs, and the export of the stop leaves it",
           "[drain]") {
   DrainerScene it;
-  REQUIRE(it.drainer.begin(it.one.store.files(), false));
+  REQUIRE(it.drainer.begin(it.one.store.files()));
   it.one.write("a", "1");
   CHECK(it.is_home("a", "1"));
   CHECK(it.await([&] { return it.status().due == 0; }));
@@ -100,17 +100,17 @@ TEST_CASE("a result goes home while the job runs, and the export of the stop lea
   CHECK(receipt.entries.front().reason.contains(stage::unloaded_early));
 }
 
-TEST_CASE("what was there before the begin goes if it is said to be there", "[drain]") {
+TEST_CASE("what was there before the begin goes", "[drain]") {
   DrainerScene it;
   it.one.write("a", "1");
-  REQUIRE(it.drainer.begin(it.one.store.files(), true));
+  REQUIRE(it.drainer.begin(it.one.store.files()));
   CHECK(it.is_home("a", "1"));
 }
 
 TEST_CASE("the end does not wait for an export, which the close of the tasks cancels", "[drain]") {
   DrainerScene it;
   it.held.holds = true;
-  REQUIRE(it.drainer.begin(it.one.store.files(), false));
+  REQUIRE(it.drainer.begin(it.one.store.files()));
   it.one.write("a", "1");
   REQUIRE(it.await([&] { return it.held.calls > 0; }));
   it.drainer.end();
@@ -121,7 +121,7 @@ TEST_CASE("the end does not wait for an export, which the close of the tasks can
 TEST_CASE("an export that a refused stop has cancelled is repeated", "[drain]") {
   DrainerScene it;
   it.held.holds = true;
-  REQUIRE(it.drainer.begin(it.one.store.files(), false));
+  REQUIRE(it.drainer.begin(it.one.store.files()));
   it.one.write("a", "1");
   REQUIRE(it.await([&] { return it.held.calls > 0; }));
   it.held.holds = false;
@@ -135,7 +135,7 @@ TEST_CASE("a failure is told until a result goes home", "[drain]") {
   DrainerScene it;
   std::filesystem::remove(it.config.results_dir);
   std::ofstream(it.config.results_dir) << "in its place";
-  REQUIRE(it.drainer.begin(it.one.store.files(), false));
+  REQUIRE(it.drainer.begin(it.one.store.files()));
   it.one.write("a", "1");
   CHECK(it.await([&] { return it.status().last_error.has_value(); }));
   CHECK((it.status().due == 1 && it.status().failures == 1));
@@ -147,7 +147,7 @@ TEST_CASE("a failure is told until a result goes home", "[drain]") {
 TEST_CASE("an unload and a drain never run together", "[drain]") {
   DrainerScene it;
   it.held.holds = true;
-  REQUIRE(it.drainer.begin(it.one.store.files(), false));
+  REQUIRE(it.drainer.begin(it.one.store.files()));
   it.one.write("a", "1");
   REQUIRE(it.await([&] { return it.held.calls > 0; }));
   const auto id = it.tasks->start(TaskKind::unload, "a", [&](stage::Progress& progress) {

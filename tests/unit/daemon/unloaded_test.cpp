@@ -97,6 +97,33 @@ TEST_CASE("unloaded: the receipt of the stop tells what unloads brought out, who
   CHECK(last.totals.staged_out == 2);
 }
 
+TEST_CASE("unloaded: that a result replaced a file stays told", "[unloaded]") {
+  const test::TempDirectory place("/dev/shm");
+  const std::string book = place.path() + "/unloaded";
+  const auto replacing = [](std::string path) {
+    auto one = entry(std::move(path), Action::staged_out);
+    one.replaced = true;
+    return one;
+  };
+  Unloaded before(book);
+  before.inherit(false);
+  before.remember(receipt_of({replacing("clean"), replacing("again"), replacing("twice")}));
+  before.remember(receipt_of({entry("twice", Action::staged_out)}));
+  Unloaded after(book);
+  bool is_successor = true;
+  SECTION("by this process") {
+    is_successor = false;
+  }
+  SECTION("by its predecessor") {
+    after.inherit(true);
+    after.remember(receipt_of({entry("twice", Action::staged_out)}));
+  }
+  Receipt last = receipt_of({entry("clean", Action::unchanged), entry("twice", Action::unchanged),
+                             entry("again", Action::staged_out)});
+  (is_successor ? after : before).add_to(last, [](const std::string&) { return true; });
+  CHECK(last.totals.replaced == 3);
+}
+
 TEST_CASE(
     "unloaded: of another version than was unloaded, which a stop has brought out since, nothing "
     "is told that is not so",
