@@ -276,6 +276,13 @@ DrainCandidates::Fates DrainCandidates::read(const DrainBatch& batch, const stag
   return fates;
 }
 
+// One file that can never go does not delay the others.
+void DrainCandidates::note_failures(std::size_t files, bool concern_all, Time now) {
+  if (files > 1 || (files > 0 && (concern_all || schedule_.is_in_trouble()))) {
+    schedule_.failed(now);
+  }
+}
+
 DrainOutcome DrainCandidates::settle(const DrainBatch& batch, const stage::Receipt* receipt,
                                      bool is_cancelled, Time now) {
   DrainOutcome outcome;
@@ -299,8 +306,8 @@ DrainOutcome DrainCandidates::settle(const DrainBatch& batch, const stage::Recei
   }
   if (outcome.files > 0) {
     schedule_.succeeded();
-  } else if (failed > 1 || (failed > 0 && (none_could_go || schedule_.is_in_trouble()))) {
-    schedule_.failed(now);  // one file that can never go does not delay the others
+  } else {
+    note_failures(failed, none_could_go, now);
   }
   return outcome;
 }

@@ -103,6 +103,8 @@ class DrainCandidates {
              DrainOutcome& outcome);
   void note_refusal(const std::string& path, Fate fate);
   void settle_file(std::uint64_t ino, Fate fate, Time now);
+  /// `files`: how many have failed. `concern_all`: for a reason that all share.
+  void note_failures(std::size_t files, bool concern_all, Time now);
 
   const config::JobConfig& config_;
   fs::Staging staging_;
