@@ -126,7 +126,8 @@ replies::TaskOutcome TransferService::unload(const stage::UnloadRequest& what,
 replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& what,
                                                    stage::Progress& progress,
                                                    const SlotLimits& limits) {
-  return outcome_of(unload_by(what, progress, limits), progress.cancel);
+  const stage::Receipt receipt = unload_by(what, progress, limits);
+  return outcome_of(receipt, progress.cancel);  // as it is after the unload
 }
 
 stage::Receipt TransferService::drain(std::vector<std::string> paths, stage::Progress& progress) {
