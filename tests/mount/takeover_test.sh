@@ -186,6 +186,8 @@ in_doubt() {
   for ((i = 0; i < kills / 2; i++)); do
     pid=$(worker)
     kill -STOP "$pid"
+    # One thread takes the signal and stops the others: until it runs, they serve.
+    check "in doubt: the worker stands ($i)" await 20 stalled "$pid"
     stat "$MNT/d/never$i" >/dev/null 2>&1 & client=$!
     check "in doubt: a client waits ($i)" await 20 client_waits "$client"
     kill -KILL "$pid"
