@@ -247,6 +247,11 @@ Step unlink_while_open(const std::string& path) {
             if (!entry) {
               return;
             }
+            const auto opened = life.note(life.filesystem.open({}, entry->ino, O_RDONLY));
+            if (!opened) {
+              (void)life.filesystem.forget(entry->ino, 1);
+              return;
+            }
             const auto container = life.world.find(entry->ino);
             life.note(life.filesystem.unlink({}, at.parent, at.name));
             life.note(life.filesystem.fsync_metadata());
@@ -254,6 +259,7 @@ Step unlink_while_open(const std::string& path) {
             if (life.world.find(entry->ino) != container) {
               life.wrong = "the container of a file that is still open is gone";
             }
+            life.filesystem.release(opened->handle);
             (void)life.filesystem.forget(entry->ino, 1);
           }};
 }
