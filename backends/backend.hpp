@@ -147,6 +147,9 @@ class Backend {
   /// False is a proof; true also means unknown. The caller must hold no Container of this number:
   /// its descriptor counts.
   virtual bool may_be_written(std::uint64_t id) = 0;
+  /// Returns whether any process may have the container open or mapped, for reading too. False is a
+  /// proof; true also means unknown. The caller must hold no Container of this number.
+  virtual bool may_be_open(std::uint64_t id) = 0;
   /// Returns whether any process has the container open for writing. True is a proof, under the
   /// same condition.
   virtual bool is_written(std::uint64_t id) = 0;

@@ -328,9 +328,12 @@ class Fsdax final : public PlainBackend {
   // fcntl(2): the kernel grants a read lease only if no process has the file open for writing, and
   // a mapping keeps its file open. The lease is released at once, so that no other open has to
   // wait.
-  bool may_be_written(std::uint64_t id) override { return lease_problem(id) != 0; }
+  bool may_be_written(std::uint64_t id) override { return lease_problem(id, F_RDLCK) != 0; }
 
-  bool is_written(std::uint64_t id) override { return lease_problem(id) == EAGAIN; }
+  // The kernel grants a write lease only if no other process has the file open at all.
+  bool may_be_open(std::uint64_t id) override { return lease_problem(id, F_WRLCK) != 0; }
+
+  bool is_written(std::uint64_t id) override { return lease_problem(id, F_RDLCK) == EAGAIN; }
 
   Space space() override {
     struct statvfs fs{};
@@ -466,15 +469,15 @@ class Fsdax final : public PlainBackend {
                       : fail_errno(std::string("container directory ") + name.text.data());
   }
 
-  // Returns 0, or the errno of the refused read lease. A thread that opens the container for
-  // writing meanwhile breaks the lease, which sends a signal: SIGIO, which ends a process, unless
-  // F_SETSIG names another. Processes ignore SIGURG by default.
-  int lease_problem(std::uint64_t id) {
+  // Returns 0, or the errno of the refused lease. A thread that opens the container meanwhile, for
+  // writing or despite a write lease, breaks the lease, which sends a signal: SIGIO, which ends a
+  // process, unless F_SETSIG names another. Processes ignore SIGURG by default.
+  int lease_problem(std::uint64_t id, int lease) {
     cache_.forget(id);
     const UniqueFd fd(
         ::openat(options_.directory.get(), ContainerName(id), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     return fd && ::fcntl(fd.get(), F_SETSIG, SIGURG) == 0 &&
-                   ::fcntl(fd.get(), F_SETLEASE, F_RDLCK) == 0 &&
+                   ::fcntl(fd.get(), F_SETLEASE, lease) == 0 &&
                    ::fcntl(fd.get(), F_SETLEASE, F_UNLCK) == 0
                ? 0
                : errno;

@@ -191,6 +191,11 @@ class VirtualDevice final : public Backend {
     return where == nullptr || where->may_be_written(id);
   }
 
+  bool may_be_open(std::uint64_t id) override {
+    Backend* where = holder(id);
+    return where == nullptr || where->may_be_open(id);
+  }
+
   bool is_written(std::uint64_t id) override {
     Backend* where = holder(id);
     return where != nullptr && where->is_written(id);

@@ -320,8 +320,13 @@ class Staging {
                          const SavedCopy& copy);
   /// Removes a regular file's name if the file is clean and not open for writing; otherwise EBUSY.
   Status remove_clean(const std::string& path);
-  /// The same for a name of any type that a load has just made. ESTALE if the name no longer leads
-  /// to `ino`; ENOTEMPTY as rmdir(2).
+  /// Removes the name of the regular file `ino`, as the last one, if the file is clean, its
+  /// exported copy under this name is `copy`, and a proof exists that no program has it open or
+  /// mapped. The proof and the removal are one step. EBUSY: no proof, or not clean; ESTALE: another
+  /// file or copy; EMLINK: the file has further names.
+  Status drop_unused(const std::string& path, std::uint64_t ino, const Origin& copy);
+  /// The same as remove_clean() for a name of any type that a load has just made. ESTALE if the
+  /// name no longer leads to `ino`; ENOTEMPTY as rmdir(2).
   Status take_back(const std::string& path, std::uint64_t ino);
   Status set_keep(const std::string& path, Keep keep);
   /// Makes the kernel look up all names again. Needed after an earlier worker died during a load or
@@ -355,7 +360,7 @@ class Staging {
   Result<Place> locate(const std::string& path) const;
   Result<NewName> new_symlink(const std::string& path, const std::string& target,
                               const StagedAttributes& attributes);
-  Status remove_name(const std::string& path, std::uint64_t only);
+  Status remove_name(const std::string& path, const std::function<Status(const Inode&)>& may);
   // Under the namespace lock.
   Status publish_one(const StagedFile& file);
   Result<WalkStep> start_of_walk(const std::string& below) const;
@@ -371,6 +376,8 @@ class Staging {
   WalkItem gone_item(const std::string& path, const GoneInput& input) const;
   bool is_missing(const std::string& path) const;
   Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;
+  Status may_drop(const Inode& inode, const std::string& path, std::uint64_t ino,
+                  const Origin& copy);
   // names that the job removed from the inode, which is about to be freed
   Status remember_further_names(const Inode& inode, const std::string& path);
   Status forget_name(const std::string& path);  // drops the record of a removed input

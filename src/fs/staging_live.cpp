@@ -570,11 +570,45 @@ Status Staging::book_saved(const Inode& inode, const std::string& path, const Or
 }
 
 Status Staging::remove_clean(const std::string& path) {
-  return remove_name(path, 0);
+  return remove_name(path, [&](const Inode& inode) { return may_go(inode, path, 0); });
 }
 
 Status Staging::take_back(const std::string& path, std::uint64_t ino) {
-  return remove_name(path, ino);
+  return remove_name(path, [&](const Inode& inode) { return may_go(inode, path, ino); });
+}
+
+// The descriptors of this process and an idle registration of the kernel would prevent the proof.
+// If they come back before the lock is held, the file stays.
+Status Staging::drop_unused(const std::string& path, std::uint64_t ino, const Origin& copy) {
+  if (KernelView* kernel = filesystem_.kernel_) {
+    kernel->let_go(ino);
+  }
+  let_go(ino);
+  return remove_name(path, [&](const Inode& inode) { return may_drop(inode, path, ino, copy); });
+}
+
+// A program's open needs the namespace lock to be counted, so none comes after the proof. A mapping
+// by passthrough outlives its open, and is an open file in the kernel: the lease fails.
+Status Staging::may_drop(const Inode& inode, const std::string& path, std::uint64_t ino,
+                         const Origin& copy) {
+  filesystem_.mutex_.assert_held();
+  if (inode.ino != ino) {
+    return fail(ESTALE, "another file has this name by now");
+  }
+  if (!inode.is_regular() || inode.nlink != 1) {
+    return fail(EMLINK, "it has further names, or is not a regular file");
+  }
+  const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
+  if (item.dirty || !item.saved) {
+    return fail(EBUSY, "it has changed since its export");
+  }
+  if (!is_same_file(*item.saved, copy)) {
+    return fail(ESTALE, "it was exported again meanwhile");
+  }
+  if (inode.is_open() || filesystem_.backend_.may_be_open(ino)) {
+    return fail(EBUSY, "a program may have it open or mapped");
+  }
+  return {};
 }
 
 Status Staging::may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const {
@@ -595,8 +629,9 @@ Status Staging::may_go(const Inode& inode, const std::string& path, std::uint64_
   return {};
 }
 
-// Removes the name of a regular file, or with `only` the name of that inode.
-Status Staging::remove_name(const std::string& path, std::uint64_t only) {
+// `may` is called under the namespace lock.
+Status Staging::remove_name(const std::string& path,
+                            const std::function<Status(const Inode&)>& may) {
   std::uint64_t parent = 0, ino = 0;
   std::string name;
   bool last = false;
@@ -611,7 +646,7 @@ Status Staging::remove_name(const std::string& path, std::uint64_t only) {
     if (!there) {
       return fail(there.error().code, path + ": not in the buffer");
     }
-    EFS_TRY(may_go(**there, path, only));
+    EFS_TRY(may(**there));
     parent = place->parent->ino;
     name = place->name;
     ino = (*there)->ino;

@@ -320,6 +320,16 @@ Step take_back(const std::string& path) {
           }};
 }
 
+Step drop(const std::string& path) {
+  return {"drop " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            const auto item = staging.find(path);
+            if (item && item->saved) {
+              life.note(staging.drop_unused(path, item->ino, *item->saved));
+            }
+          }};
+}
+
 Step forget_gone(const std::string& path) {
   return {"forget " + path, [=](Life& life) {
             life.note(fs::Staging(life.filesystem).forget_gone({path}));
@@ -847,6 +857,11 @@ Scenario every_staging() {
           mark_changed("x"),
           unload("x"),
           surely(settle()),
+          create("old"),
+          write("old", two),
+          close_after_write("old"),
+          unload("old"),
+          drop("old"),
           unload("d/w"),
           rename("in/a", "moved"),
           create("in/a"),
@@ -969,7 +984,11 @@ Scenario random_operations(std::uint64_t seed, std::size_t steps) {
       case 21:
         scenario.push_back(random() % 2 == 0 ? load_links(one, {two}) : adopt(one, text()));
         break;
-      case 22: scenario.push_back(random() % 2 == 0 ? unload(one) : take_back(one)); break;
+      case 22:
+        scenario.push_back(random() % 2 == 0   ? unload(one)
+                           : random() % 2 == 0 ? take_back(one)
+                                               : drop(one));
+        break;
       default:
         scenario.push_back(random() % 3 == 0   ? fill_pool()
                            : random() % 2 == 0 ? stage_nothing()

@@ -57,6 +57,8 @@ class FailingBackend final : public PlainBackend {
 
   bool may_be_written(std::uint64_t id) override { return real_.may_be_written(id); }
 
+  bool may_be_open(std::uint64_t id) override { return real_.may_be_open(id); }
+
   bool is_written(std::uint64_t id) override { return real_.is_written(id); }
 
   std::optional<std::uint64_t> remove(std::uint64_t id) override { return real_.remove(id); }

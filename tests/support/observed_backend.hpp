@@ -83,6 +83,8 @@ class ObservedBackend final : public PlainBackend {
 
   bool may_be_written(std::uint64_t id) override { return inner_->may_be_written(id); }
 
+  bool may_be_open(std::uint64_t id) override { return inner_->may_be_open(id); }
+
   bool is_written(std::uint64_t id) override { return inner_->is_written(id); }
 
   Space space() override { return inner_->space(); }

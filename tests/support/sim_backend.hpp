@@ -307,6 +307,8 @@ class SimBackend final : public PlainBackend {
   // the scenario knows every writer
   bool may_be_written(std::uint64_t) override { return false; }
 
+  bool may_be_open(std::uint64_t) override { return false; }
+
   bool is_written(std::uint64_t) override { return false; }
 
   Space space() override {

@@ -721,6 +721,9 @@ class SlabBackend final : public PlainBackend {
   // No process but this one has the file, and programs get no descriptor.
   bool may_be_written(std::uint64_t id) override { return slab_->is_written(id, true); }
 
+  // The file system counts every open of its programs.
+  bool may_be_open(std::uint64_t id) override { return slab_->is_written(id, true); }
+
   bool is_written(std::uint64_t id) override { return slab_->is_written(id, false); }
 
   Space space() override { return slab_->space(); }
