@@ -254,6 +254,45 @@ bool drains_results(const JobConfig& config) {
                              [](const OutputRule& rule) { return rule.drain.has_value(); });
 }
 
+std::string_view version_pattern(std::string_view pattern) {
+  std::size_t end = pattern.size();
+  while (end > 0) {
+    const auto slash = pattern.rfind('/', end - 1);
+    const std::size_t begin = slash == pattern.npos ? 0 : slash + 1;
+    if (has_wildcard(pattern.substr(begin, end - begin))) {
+      return pattern.substr(0, end);
+    }
+    end = begin == 0 ? 0 : begin - 1;
+  }
+  return {};
+}
+
+std::optional<VersionName> version_name(const JobConfig& config, std::string_view path) {
+  if (path.starts_with('/')) {
+    path.remove_prefix(1);
+  }
+  const auto* rule = output_rule(config, path, false);
+  if (rule == nullptr || rule->keep == 0) {
+    return std::nullopt;
+  }
+  const auto pattern = version_pattern(rule->pattern);
+  // The shortest part: a directory is one version with all below it.
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    if (glob_match(pattern, path.substr(0, end))) {
+      return VersionName{.rule = static_cast<std::size_t>(rule - config.outputs.data()),
+                         .directory = std::string(path.substr(0, begin == 0 ? 0 : begin - 1)),
+                         .name = std::string(path.substr(begin, end - begin))};
+    }
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+bool keeps_versions(const JobConfig& config) {
+  return std::ranges::any_of(config.outputs, [](const OutputRule& rule) { return rule.keep != 0; });
+}
+
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) {
   return decide(config, path, staged_in).file_class;
 }

@@ -106,6 +106,18 @@ struct OutputRule {
   // its results go to results-dir while the job runs: so long after the first change that
   // results-dir does not have, or with 0 after the close; absent: when the job ends
   std::optional<std::chrono::seconds> drain = {};
+  // with `drain`: so many of the newest versions stay in the buffer, see VersionName; 0: all
+  unsigned keep = 0;
+};
+
+/// A version by a rule with `keep`: the part of a path up to the component that has the rule's last
+/// wildcard. The versions of one rule and one directory are a series.
+struct VersionName {
+  std::size_t rule = 0;   // index of the output rule
+  std::string directory;  // that has the versions of the series; "": the root
+  std::string name;       // of the version in it: a file, or a directory with files
+
+  auto operator<=>(const VersionName&) const = default;
 };
 
 /// The source of a value; a later source wins over an earlier one.
@@ -239,6 +251,16 @@ std::optional<std::chrono::seconds> drain_of(const JobConfig& config, std::strin
                                              bool staged_in);
 /// Returns whether any rule has it.
 bool drains_results(const JobConfig& config);
+
+/// Returns the version to which the result at `path` belongs; nullopt if the rule that decides its
+/// class has no `keep`.
+std::optional<VersionName> version_name(const JobConfig& config, std::string_view path);
+/// Returns whether any rule has `keep`.
+bool keeps_versions(const JobConfig& config);
+
+/// Returns the leading part of a pattern, up to the component with its last wildcard; "": there is
+/// none.
+std::string_view version_pattern(std::string_view pattern);
 
 /// Returns the destination of a resource that is not a list, relative to the mount point. The
 /// destination of a glob is a pattern.

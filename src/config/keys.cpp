@@ -227,7 +227,7 @@ constexpr std::array<KeyOf<R>, 11> resources_table{{
 }};
 
 using O = OutputRule;
-constexpr std::array<KeyOf<O>, 6> outputs_table{{
+constexpr std::array<KeyOf<O>, 7> outputs_table{{
     {{"path", a_place, "", "file, directory or pattern below mount-dir",
       mandatory | read_elsewhere}},
     {{"as", a_place, "", "what it is called in results-dir", read_elsewhere}},
@@ -237,6 +237,8 @@ constexpr std::array<KeyOf<O>, 6> outputs_table{{
     {{"inputs", one_of(yes_or_no), "", "the rule holds for inputs, too"}, in<&O::holds_inputs>()},
     {{"drain", a_text, "", "results go home while the job runs: on-close, or a time, as in 10 min",
       read_elsewhere}},
+    {{"keep", a_number(1, 1'000'000), "all", "so many of the newest versions stay in the buffer"},
+     in<&O::keep>()},
 }};
 
 constexpr std::array<KeyOf<Site>, 7> site_table{{

@@ -232,6 +232,28 @@ void read_drain(const Section& section, OutputRule& rule, ProblemList& problems)
   }
 }
 
+// Checks what the number of versions to keep goes with.
+void check_keep(const Section& section, const OutputRule& rule, ProblemList& problems) {
+  if (rule.keep == 0) {
+    return;
+  }
+  const auto mark = section.mark_of("keep");
+  const auto versions = version_pattern(rule.pattern);
+  if (section.find("drain") == nullptr) {
+    problems.add(mark, "'keep' goes with 'drain' only",
+                 "add drain: on-close; efs drops only versions that results-dir has");
+  } else if (rule.holds_inputs) {
+    problems.add(mark, "'keep' does not go with inputs: true",
+                 "leave out one of the two; inputs stay in the buffer");
+  } else if (!rule.pattern.empty() && versions.empty()) {
+    problems.add(mark, "'keep' goes with a pattern only",
+                 "the matches of its last wildcard are the versions, as in ckpt/step*");
+  } else if (versions == "**" || versions.ends_with("/**")) {
+    problems.add(mark, "'keep' does not go with a pattern whose last wildcard is **",
+                 "the matches of its last wildcard are the versions, as in ckpt/step*");
+  }
+}
+
 }  // namespace
 
 std::string read_backend_id(const Section& section, std::string_view key,
@@ -313,6 +335,7 @@ void read_outputs(const std::vector<Section>& sections, JobConfig& config, Probl
       read_result_name(section, rule, config, problems);
     }
     read_drain(section, rule, problems);
+    check_keep(section, rule, problems);
     config.outputs.push_back(std::move(rule));
   }
 }

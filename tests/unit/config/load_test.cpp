@@ -230,6 +230,44 @@ outputs:
   CHECK_FALSE(drain_of(config, "d", false));
 }
 
+TEST_CASE("output rules say how many versions stay") {
+  const auto config = parsed(R"(global-settings: {root-dir: /r, mount-dir: /m, results-dir: /o}
+outputs:
+  - {path: "tmp*", flags: temporary}
+  - {path: "ckpt/step*", drain: on-close, keep: 2}
+  - {path: "run/*/state.h5", drain: on-close, keep: 1}
+  - {path: "**/chk.*", drain: 1 h, keep: 3}
+  - {path: "log*", drain: on-close}
+)");
+  CHECK(config.outputs[0].keep == 0);
+  CHECK(config.outputs[1].keep == 2);
+  CHECK(keeps_versions(config));
+  const auto name = [&](std::string_view path) {
+    const auto version = version_name(config, path);
+    return !version
+               ? "none"
+               : std::to_string(version->rule) + " " + version->directory + "|" + version->name;
+  };
+  CHECK(name("ckpt/step1") == "1 ckpt|step1");
+  CHECK(name("/ckpt/step1/deep/rank0") == "1 ckpt|step1");
+  CHECK(name("run/7/state.h5") == "2 run|7");
+  CHECK(name("run/7/other") == "none");
+  CHECK(name("chk.1") == "3 |chk.1");
+  CHECK(name("a/b/chk.1/chk.2") == "3 a/b|chk.1");
+  CHECK(name("log1") == "none");
+  CHECK(name("tmp1") == "none");
+  CHECK(name("else") == "none");
+}
+
+TEST_CASE("the versions of a pattern are up to its last wildcard") {
+  CHECK(version_pattern("ckpt/step*") == "ckpt/step*");
+  CHECK(version_pattern("run/*/state.h5") == "run/*");
+  CHECK(version_pattern("a?/b[0-9]/c/d") == "a?/b[0-9]");
+  CHECK(version_pattern("*") == "*");
+  CHECK(version_pattern("a/b") == "");
+  CHECK(version_pattern("") == "");
+}
+
 TEST_CASE("resource paths are normalised below root-dir") {
   const auto config = parsed(R"(global-settings: {root-dir: /r/x/.., mount-dir: /m, results-dir: /o}
 resources: [ [ path: "a/../b//c/" ], [ path: "/r/./d" ], [ path: "." ], [ path: "e\\*" ] ]

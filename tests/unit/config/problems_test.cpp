@@ -436,3 +436,17 @@ TEST_CASE("a drain that makes no sense is refused") {
   check_rest("outputs:\n  - path: a\n    flags: temporary\n    drain: on-close\n", 8, 12,
              "does not go with flags: temporary", "leave out one");
 }
+
+TEST_CASE("a keep that makes no sense is refused") {
+  const auto rule = [](const std::string& path, const std::string& rest) {
+    return "outputs:\n  - path: " + path + "\n" + rest + "    keep: 2\n";
+  };
+  const std::string drain = "    drain: on-close\n";
+  check_rest(rule("a*", ""), 7, 11, "goes with 'drain' only", "add drain: on-close");
+  check_rest(rule("a", drain), 8, 11, "goes with a pattern only", "as in ckpt/step*");
+  check_rest(rule("a/**", drain), 8, 11, "last wildcard is **", "as in ckpt/step*");
+  check_rest(rule("\"**\"", drain), 8, 11, "last wildcard is **", "as in ckpt/step*");
+  check_rest(rule("a*", drain + "    inputs: true\n"), 9, 11, "does not go with inputs: true",
+             "leave out one");
+  check_rest("outputs:\n  - path: a*\n    drain: on-close\n    keep: 0\n", 8, 11, "keep", "");
+}
