@@ -144,6 +144,11 @@ constexpr std::array families{
                "/drain/drained_bytes"},
     FamilyName{"efs_drain_failures", "counter", "", "Results that could not go, at each attempt.",
                "/drain/failures"},
+    FamilyName{"efs_drain_dropped_files", "counter", "",
+               "Files of old versions that were dropped from the buffer (key keep).",
+               "/drain/dropped"},
+    FamilyName{"efs_drain_dropped_bytes", "counter", "bytes", "Bytes of these files.",
+               "/drain/dropped_bytes"},
     FamilyName{"efs_drain_due_files", "gauge", "", "Results with drain that are not home.",
                "/drain/due"},
     FamilyName{"efs_tasks", "gauge", "", "Loads and unloads, by kind and state.", ""}};

@@ -402,6 +402,10 @@ void print_moved(std::ostream& out, const replies::Progress& s) {
 void print_drain(std::ostream& out, const replies::Drain& drain) {
   out << "  drain    " << drain.drained << " exports of results ("
       << format_bytes(drain.drained_bytes) << "), " << drain.due << " results are not home\n";
+  if (drain.dropped > 0) {
+    out << "           " << drain.dropped << " files of old versions dropped ("
+        << format_bytes(drain.dropped_bytes) << ")\n";
+  }
   if (drain.last_error) {
     out << "           last error: " << printable(*drain.last_error) << "\n";
   }

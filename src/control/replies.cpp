@@ -254,6 +254,8 @@ void fields_of(Is<Drain> auto& it, auto&& see) {
   see("failures", it.failures);
   see("due", it.due);
   see("last_error", it.last_error);
+  see("dropped", it.dropped);
+  see("dropped_bytes", it.dropped_bytes);
 }
 
 void fields_of(Is<Status> auto& it, auto&& see) {

@@ -162,6 +162,8 @@ struct Drain {
   std::uint64_t failures = 0;                    // at each attempt
   std::uint64_t due = 0;                         // files that are not home
   std::optional<std::string> last_error;         // while the last attempt failed
+  // files that were dropped from the buffer by `keep`, and their bytes
+  std::uint64_t dropped = 0, dropped_bytes = 0;
 
   bool operator==(const Drain&) const = default;
 };

@@ -15,6 +15,7 @@
 #include "control/status_reply.hpp"
 #include "fs/filesystem.hpp"
 #include "stage/copy/progress.hpp"
+#include "stage/live/drop.hpp"
 #include "stage/live/load.hpp"
 #include "stage/live/unload.hpp"
 
@@ -86,6 +87,9 @@ class DrainTransfers {
   DrainTransfers& operator=(const DrainTransfers&) = delete;
 
   virtual stage::Receipt drain(std::vector<std::string> paths, stage::Progress& progress) = 0;
+  /// Drops these versions from the buffer, see stage::drop().
+  virtual stage::Dropped drop(const std::vector<stage::OldVersion>& versions,
+                              stage::Progress& progress) = 0;
 };
 
 /// The mount that programs use.

@@ -74,6 +74,7 @@ void DrainCandidates::notice(const fs::WalkItem& item, Time now) {
   const auto [first, last] = names_.equal_range(item.ino);
   const bool is_known =
       std::any_of(first, last, [&](const auto& known) { return known.second.path == item.path; });
+  notice_version(item);
   if (!is_known) {
     names_.emplace(item.ino, Known{.path = item.path, .interval = *interval});
   }
@@ -96,6 +97,9 @@ void DrainCandidates::absorb(const ChangeInbox::Content& content, Time now,
 }
 
 void DrainCandidates::absorb_one(const Change& change, Time now, const fs::IsOver& is_over) {
+  if (change.kind == Change::Kind::closed) {
+    notice_close(change.ino);
+  }
   if (change.kind == Change::Kind::closed || change.kind == Change::Kind::changed) {
     return notice_change(change.ino, now);
   }
@@ -134,6 +138,75 @@ void DrainCandidates::notice_change(std::uint64_t ino, Time now) {
   schedule_.changed(ino, soonest->second.interval, now);
 }
 
+// A file that is new here was closed about when its attributes changed. A further name does not
+// make it newer.
+void DrainCandidates::notice_version(const fs::WalkItem& item) {
+  if (!S_ISREG(item.attributes.st_mode)) {
+    return;
+  }
+  std::optional<Nanoseconds> closed;
+  const auto [first, last] = names_.equal_range(item.ino);
+  for (auto at = first; at != last; ++at) {
+    closed = std::max(closed, kept_.closed_at(at->second.path, item.ino));
+  }
+  kept_.named(item.path, item.ino, closed.value_or(to_ns(item.attributes.st_ctim)));
+}
+
+void DrainCandidates::notice_close(std::uint64_t ino) {
+  const auto [first, last] = names_.equal_range(ino);
+  if (first == last) {
+    return;
+  }
+  last_close_ = std::max(last_close_ + 1, wall_clock());
+  for (auto at = first; at != last; ++at) {
+    kept_.closed(at->second.path, last_close_);
+  }
+}
+
+KeptVersions::State DrainCandidates::state_of(const std::string& path, std::uint64_t ino) {
+  using State = KeptVersions::State;
+  const auto item = staging_.find(path);
+  if (!item || item->ino != ino || !S_ISREG(item->attributes.st_mode) || !interval_of(*item)) {
+    return State::gone;
+  }
+  if (stage::is_dirty(*item)) {
+    const auto writers = staging_.writers(ino);
+    return !writers || writers->open > 0 ? State::written : State::changed;
+  }
+  const bool is_elsewhere = refused_.contains(path) || beside_.contains(path);
+  return item->saved && !is_elsewhere ? State::home : State::changed;
+}
+
+KeptVersions::Look DrainCandidates::look_at_versions() {
+  return [this](const std::string& path, std::uint64_t ino) {
+    return state_of(path, ino);
+  };
+}
+
+std::vector<stage::OldVersion> DrainCandidates::choose_old(Time now) {
+  return kept_.choose(look_at_versions(), now);
+}
+
+std::vector<stage::Dropped::Stayed> DrainCandidates::settle_old(
+    const std::vector<stage::OldVersion>& old, const stage::Dropped* dropped, Time now) {
+  std::vector<stage::Dropped::Stayed> news;
+  if (old.empty()) {
+    return news;
+  }
+  if (dropped == nullptr) {
+    kept_.look_again();
+    return news;
+  }
+  for (const auto& stayed : dropped->stayed) {
+    const auto version = std::ranges::find(old, stayed.version, &stage::OldVersion::path);
+    const bool is_first = version != old.end() && kept_.stayed(*version, now);
+    if (is_first && stayed.why.code != EBUSY && stayed.why.code != ECANCELED) {
+      news.push_back(stayed);
+    }
+  }
+  return news;
+}
+
 void DrainCandidates::clear() {
   schedule_.clear();
   refused_.clear();
@@ -148,6 +221,7 @@ void DrainCandidates::forget_removed() {
     }
     return is_removed;
   });
+  kept_.forget_gone(look_at_versions());
   const auto is_gone = [&](const std::string& path) {
     return !staging_.find(path);
   };
@@ -304,6 +378,7 @@ DrainOutcome DrainCandidates::settle(const DrainBatch& batch, const stage::Recei
     settle_file(ino, fate, now);
     failed += fate == Fate::failed ? 1U : 0U;
   }
+  kept_.look_again();
   if (outcome.files > 0) {
     schedule_.succeeded();
   } else {

@@ -3,6 +3,7 @@
 // The files that output rules with `drain` cover: their names, which of them are due, and the
 // results of their exports.
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,10 +12,13 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
+#include "base/clock.hpp"
 #include "config/job_config.hpp"
 #include "daemon/change_inbox.hpp"
 #include "daemon/drain_schedule.hpp"
+#include "daemon/kept_versions.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "stage/export/receipt.hpp"
@@ -46,7 +50,7 @@ class DrainCandidates {
   using Time = DrainSchedule::Time;
 
   DrainCandidates(const config::JobConfig& config, fs::Filesystem& filesystem)
-      : config_(config), staging_(filesystem) {}
+      : config_(config), staging_(filesystem), kept_(config) {}
 
   /// Looks at all names for files that rules cover. Gives up when `is_over` is true.
   void look(Time now, const fs::IsOver& is_over = {});
@@ -64,8 +68,18 @@ class DrainCandidates {
   DrainOutcome settle(const DrainBatch& batch, const stage::Receipt* receipt, bool is_cancelled,
                       Time now);
 
-  /// When a file is due; nullopt: none waits.
-  std::optional<Time> next() const { return schedule_.next(); }
+  /// The versions to drop from the buffer: older than those that rules with `keep` keep, and home.
+  std::vector<stage::OldVersion> choose_old(Time now);
+  /// Takes note of how that went. `dropped`: null: it was not tried. Returns the versions that
+  /// stayed for the first time, and not for a program's sake.
+  std::vector<stage::Dropped::Stayed> settle_old(const std::vector<stage::OldVersion>& old,
+                                                 const stage::Dropped* dropped, Time now);
+
+  /// When a file or a version is due; nullopt: none waits.
+  std::optional<Time> next() const {
+    const auto file = schedule_.next(), version = kept_.next();
+    return file && version ? std::min(*file, *version) : file ? file : version;
+  }
 
   /// The number of inodes of the file system.
   std::size_t inodes() { return staging_.count(); }
@@ -105,6 +119,10 @@ class DrainCandidates {
   void settle_file(std::uint64_t ino, Fate fate, Time now);
   /// `files`: how many have failed. `concern_all`: for a reason that all share.
   void note_failures(std::size_t files, bool concern_all, Time now);
+  void notice_version(const fs::WalkItem& item);
+  void notice_close(std::uint64_t ino);
+  KeptVersions::State state_of(const std::string& path, std::uint64_t ino);
+  KeptVersions::Look look_at_versions();
 
   const config::JobConfig& config_;
   fs::Staging staging_;
@@ -116,6 +134,8 @@ class DrainCandidates {
   // Names whose results were exported beside other files. A further export would make a further
   // copy, so only the stop exports them again.
   std::set<std::string> beside_;
+  KeptVersions kept_;
+  Nanoseconds last_close_ = 0;
 };
 
 }  // namespace efs::daemon

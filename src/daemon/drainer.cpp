@@ -31,14 +31,16 @@ constexpr int lower_priority = 15;  // as that of tasks: programs of the job hav
 
 /// A batch that is exported now. The drainer's thread and the task share it.
 struct Drainer::Run {
-  Run(DrainBatch files, std::shared_ptr<ChangeInbox> told)
-      : batch(std::move(files)), inbox(std::move(told)) {}
+  Run(DrainBatch files, std::vector<stage::OldVersion> versions, std::shared_ptr<ChangeInbox> told)
+      : batch(std::move(files)), old(std::move(versions)), inbox(std::move(told)) {}
 
   const DrainBatch batch;
+  const std::vector<stage::OldVersion> old;
   const std::shared_ptr<ChangeInbox> inbox;
   Mutex mutex;                                                      // rank 90 (leaf)
   const stage::Progress* progress EFS_GUARDED_BY(mutex) = nullptr;  // of the running task
   std::optional<stage::Receipt> receipt EFS_GUARDED_BY(mutex);
+  std::optional<stage::Dropped> dropped EFS_GUARDED_BY(mutex);
   bool is_cancelled EFS_GUARDED_BY(mutex) = false;
   bool is_over EFS_GUARDED_BY(mutex) = false;
   // for the drainer's thread: how far it was when it last moved
@@ -51,13 +53,20 @@ struct Drainer::Run {
       const MutexLock lock(mutex);
       progress = &of_task;
     }
-    std::vector<std::string> paths;
-    for (const auto& [path, ino] : batch.files) {
-      paths.push_back(path);
+    if (!batch.files.empty()) {
+      std::vector<std::string> paths;
+      for (const auto& [path, ino] : batch.files) {
+        paths.push_back(path);
+      }
+      stage::Receipt done = transfers.drain(std::move(paths), of_task);
+      const MutexLock lock(mutex);
+      receipt = std::move(done);
     }
-    stage::Receipt done = transfers.drain(std::move(paths), of_task);
-    const MutexLock lock(mutex);
-    receipt = std::move(done);
+    if (!old.empty() && !of_task.cancel) {
+      stage::Dropped done = transfers.drop(old, of_task);
+      const MutexLock lock(mutex);
+      dropped = std::move(done);
+    }
   }
 };
 
@@ -158,7 +167,8 @@ std::optional<Drainer::Time> Drainer::next_look(const DrainCandidates& candidate
 
 void Drainer::begin_run(DrainCandidates& candidates, Time now) {
   DrainBatch batch = candidates.choose(now);
-  if (batch.files.empty()) {
+  auto old = candidates.choose_old(now);
+  if (batch.files.empty() && old.empty()) {
     return;
   }
   const std::uint64_t inodes = candidates.inodes();
@@ -166,7 +176,7 @@ void Drainer::begin_run(DrainCandidates& candidates, Time now) {
       now + (batch.is_full()
                  ? std::chrono::milliseconds(inodes / for_a_millisecond_if_full)
                  : shortest_rest + std::chrono::milliseconds(inodes / inodes_for_a_millisecond));
-  run_ = std::make_shared<Run>(std::move(batch), inbox_);
+  run_ = std::make_shared<Run>(std::move(batch), std::move(old), inbox_);
   run_->moved_at = now;
   const auto ending = std::make_shared<Ending>(run_);
   const auto started =
@@ -180,6 +190,7 @@ void Drainer::begin_run(DrainCandidates& candidates, Time now) {
                        });
   if (!started) {
     (void)candidates.settle(run_->batch, nullptr, true, now);
+    (void)candidates.settle_old(run_->old, nullptr, now);
     run_ = nullptr;
     rest_until_ = now + rest_when_refused;
   }
@@ -200,7 +211,31 @@ void Drainer::end_run(DrainCandidates& candidates, Time now) {
   if (run->is_standing) {
     log::info("event=drain_goes_on");
   }
-  tell(candidates.settle(run->batch, receipt ? &*receipt : nullptr, is_cancelled, now));
+  if (!run->batch.files.empty()) {
+    tell(candidates.settle(run->batch, receipt ? &*receipt : nullptr, is_cancelled, now));
+  }
+  end_drop(candidates, *run, now);
+}
+
+void Drainer::end_drop(DrainCandidates& candidates, Run& run, Time now) {
+  std::optional<stage::Dropped> dropped;
+  {
+    const MutexLock lock(run.mutex);
+    dropped = std::move(run.dropped);
+  }
+  if (dropped && !dropped->entries.empty()) {
+    std::uint64_t bytes = 0;
+    for (const auto& entry : dropped->entries) {
+      bytes += entry.bytes;
+    }
+    figures_.dropped += dropped->entries.size();
+    figures_.dropped_bytes += bytes;
+    log::info("event=dropped files={} bytes={} reason=\"keep\"", dropped->entries.size(), bytes);
+  }
+  for (const auto& stayed : candidates.settle_old(run.old, dropped ? &*dropped : nullptr, now)) {
+    log::warn("event=version_stays version=\"{}\" file=\"{}\" reason=\"{}\"",
+              printable(stayed.version), printable(stayed.file), printable(describe(stayed.why)));
+  }
 }
 
 void Drainer::tell(const DrainOutcome& outcome) {
@@ -264,6 +299,8 @@ void Drainer::add_status(control::replies::Status& status) {
   drain.drained_bytes = figures_.bytes;
   drain.failures = figures_.failures;
   drain.due = due_;
+  drain.dropped = figures_.dropped;
+  drain.dropped_bytes = figures_.dropped_bytes;
   const MutexLock lock(mutex_);
   if (!error_.empty()) {
     drain.last_error = error_;

@@ -29,7 +29,8 @@ static_assert(std::is_trivially_copyable_v<KeptStagedIn>);
 /// Results that went home while the job ran, in all workers.
 struct KeptDrained {
   std::atomic<std::uint64_t> files{0}, bytes{0};
-  std::atomic<std::uint64_t> failures{0};  // exports that failed
+  std::atomic<std::uint64_t> failures{0};                   // exports that failed
+  std::atomic<std::uint64_t> dropped{0}, dropped_bytes{0};  // from the buffer, by `keep`
 };
 
 struct KeptFigures {

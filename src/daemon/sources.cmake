@@ -26,6 +26,7 @@ set(sources
   job_tasks.cpp
   job_watchers.cpp
   kept_figures.cpp
+  kept_versions.cpp
   memory_stores.cpp
   mount.cpp
   mount_limits.cpp

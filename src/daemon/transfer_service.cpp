@@ -135,6 +135,18 @@ stage::Receipt TransferService::drain(std::vector<std::string> paths, stage::Pro
                    {});
 }
 
+stage::Dropped TransferService::drop(const std::vector<stage::OldVersion>& versions,
+                                     stage::Progress& progress) {
+  fs::Staging staging(its_.store.files());
+  stage::PacedPfs pfs = paced_pfs(progress.cancel);
+  const stage::Options how = options();
+  stage::Dropped dropped = stage::drop(
+      {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
+      versions);
+  unloaded_.remember_dropped(dropped.entries);
+  return dropped;
+}
+
 stage::Receipt TransferService::unload_by(const stage::UnloadRequest& what,
                                           stage::Progress& progress, const SlotLimits& limits) {
   fs::Staging staging(its_.store.files());

@@ -25,9 +25,9 @@
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until(), drain() and the figures are thread-safe. The other functions
-/// are for the thread of the instance. The buffer must be open, except for inherit() and the
-/// figures.
+/// load(), unload(), unload_until(), drain(), drop() and the figures are thread-safe. The other
+/// functions are for the thread of the instance. The buffer must be open, except for inherit() and
+/// the figures.
 class TransferService final : public StatusSource, public LiveTransfers, public DrainTransfers {
  public:
   /// All outlive this object. The import notes in `config` the files that lists name.
@@ -63,6 +63,9 @@ class TransferService final : public StatusSource, public LiveTransfers, public 
 
   /// Exports these files, which a rule with `drain` covers, as an unload does. Returns the receipt.
   stage::Receipt drain(std::vector<std::string> paths, stage::Progress& progress) override;
+  /// Drops these versions. The receipt of the stop lists their files.
+  stage::Dropped drop(const std::vector<stage::OldVersion>& versions,
+                      stage::Progress& progress) override;
 
   // -- the export
 

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "base/json_text.hpp"
 #include "base/text.hpp"
+#include "stage/live/drop.hpp"
 #include "stage/live/unload.hpp"
 
 namespace efs::daemon {
@@ -53,9 +55,21 @@ void complete(stage::ReceiptEntry& entry, const stage::ReceiptEntry& unloaded) {
   }
 }
 
-/// The last entry of a path counts. That an earlier one replaced another file stays true.
+bool is_dropped(const stage::ReceiptEntry& entry) {
+  return entry.action == stage::Action::kept && entry.reason == stage::dropped_by_keep;
+}
+
+/// The last entry of a path counts. That an earlier one replaced another file stays true. A drop
+/// adds its reason to the entry of the export, which has the checksum.
 void put(std::map<std::string, stage::ReceiptEntry>& entries, stage::ReceiptEntry entry) {
   auto& known = entries[entry.path];
+  if (is_dropped(entry) && known.path == entry.path && known.bytes == entry.bytes &&
+      known.mtime == entry.mtime) {
+    if (!known.reason.contains(stage::dropped_by_keep)) {
+      known.reason += (known.reason.empty() ? "" : "; ") + entry.reason;
+    }
+    return;
+  }
   entry.replaced = entry.replaced || known.replaced;
   known = std::move(entry);
 }
@@ -71,18 +85,24 @@ void Unloaded::inherit(bool successor) {
 }
 
 void Unloaded::remember(const stage::Receipt& unloaded) {
+  std::vector<stage::ReceiptEntry> out;
+  std::ranges::copy_if(unloaded.entries, std::back_inserter(out), is_out);
+  add(out);
+}
+
+void Unloaded::remember_dropped(const std::vector<stage::ReceiptEntry>& dropped) {
+  add(dropped);
+}
+
+void Unloaded::add(const std::vector<stage::ReceiptEntry>& entries) {
   std::string lines;
-  for (const auto& entry : unloaded.entries) {
-    if (is_out(entry)) {
-      lines += stage::entry_text(entry) + "\n";
-    }
+  for (const auto& entry : entries) {
+    lines += stage::entry_text(entry) + "\n";
   }
   const MutexLock lock(mutex_);
-  for (const auto& entry : unloaded.entries) {
-    if (is_out(entry)) {
-      put(entries_, entry);
-      ++lines_;
-    }
+  for (const auto& entry : entries) {
+    put(entries_, entry);
+    ++lines_;
   }
   append(lines);
   if (lines_ > most_lines && lines_ / 4 > entries_.size()) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/mutex.hpp"
 #include "base/unique_fd.hpp"
@@ -30,6 +31,9 @@ class Unloaded {
   /// Records an unload. If a path was unloaded several times, its last entry counts.
   void remember(const stage::Receipt& unloaded);
 
+  /// Records that these files were dropped from the buffer after their export.
+  void remember_dropped(const std::vector<stage::ReceiptEntry>& dropped);
+
   /// Completes the entries of an export and adds entries for files that the export does not know.
   /// `has`: is the file still in the buffer? Reads the book of a predecessor: time and memory grow
   /// with its number of lines.
@@ -39,6 +43,7 @@ class Unloaded {
  private:
   using Entries = std::map<std::string, stage::ReceiptEntry>;
   Entries all() const EFS_REQUIRES(mutex_);
+  void add(const std::vector<stage::ReceiptEntry>& entries) EFS_EXCLUDES(mutex_);
   void append(const std::string& lines) EFS_REQUIRES(mutex_);
   void write_anew() EFS_REQUIRES(mutex_);
 

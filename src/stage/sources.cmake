@@ -32,6 +32,7 @@ set(sources
   import/cache_entry.cpp
   import/reuse.cpp
   import/stage_in.cpp
+  live/drop.cpp
   live/inventory.cpp
   live/load.cpp
   live/names.cpp

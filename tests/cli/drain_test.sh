@@ -36,7 +36,7 @@ check 'close: what has no drain stays' test ! -e "$OUT/stay" -a ! -e "$OUT/tmp.c
 check 'close: status counts' drained 3
 check_exit 'close: for people, too' 0 'drain    3 exports of results \(8 B\), 0 results are not home' "$EFS" status close
 text=$("$EFS" metrics)
-check 'close: and metrics' test "$(grep -c '^efs_drain[a-z_]*{instance="close"} [0-9]' <<<"$text")" = 4
+check 'close: and metrics' test "$(grep -c '^efs_drain[a-z_]*{instance="close"} [0-9]' <<<"$text")" = 6
 check 'close: the count' grep -qxF 'efs_drained_files_total{instance="close"} 3' <<<"$text"
 check 'close: the tasks of users have none of it' json "$(status_of close)" 'd["tasks"] == []'
 echo more >>"$MNT/a"

@@ -59,6 +59,7 @@ set(sources
   daemon/job_tasks_test.cpp
   daemon/job_watchers_test.cpp
   daemon/kept_figures_test.cpp
+  daemon/kept_versions_test.cpp
   daemon/mount_limits_test.cpp
   daemon/mount_service_test.cpp
   daemon/report_files_test.cpp
@@ -180,6 +181,7 @@ set(sources
   stage/import/stage_in_fault_test.cpp
   stage/import/stage_in_test.cpp
   stage/import/vanished_test.cpp
+  stage/live/drop_test.cpp
   stage/live/load_unload_fault_test.cpp
   stage/live/load_unload_test.cpp
   stage/live/names_test.cpp

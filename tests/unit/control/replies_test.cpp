@@ -181,30 +181,33 @@ Identity an_identity() {
 
 Status a_status() {
   Recording recording{.file = "/t", .error = "no space", .lost_lines = 5};
-  return {
-      .progress = a_progress(),
-      .job = an_identity(),
-      .tasks = {a_task(), a_task()},
-      .error = "two results",
-      .given_up = true,
-      .staged_in = StagedIn{.files = 1,
-                            .bytes = 2,
-                            .bytes_read = 3,
-                            .files_reused = 4,
-                            .bytes_reused = 5,
-                            .files_away = 6,
-                            .skipped = 1,
-                            .skipped_first = {{.path = "a", .reason = "b", .vanished = true}}},
-      .status_file = "/s",
-      .trace = recording,
-      .access_log = recording,
-      .lost_before = "all",
-      .store = a_store(),
-      .mount = a_mount(),
-      .drain =
-          Drain{
-              .drained = 1, .drained_bytes = 2, .failures = 3, .due = 4, .last_error = "no answer"},
-      .changed = Changed{.changed_files = 1, .changed_bytes = 2}};
+  return {.progress = a_progress(),
+          .job = an_identity(),
+          .tasks = {a_task(), a_task()},
+          .error = "two results",
+          .given_up = true,
+          .staged_in = StagedIn{.files = 1,
+                                .bytes = 2,
+                                .bytes_read = 3,
+                                .files_reused = 4,
+                                .bytes_reused = 5,
+                                .files_away = 6,
+                                .skipped = 1,
+                                .skipped_first = {{.path = "a", .reason = "b", .vanished = true}}},
+          .status_file = "/s",
+          .trace = recording,
+          .access_log = recording,
+          .lost_before = "all",
+          .store = a_store(),
+          .mount = a_mount(),
+          .drain = Drain{.drained = 1,
+                         .drained_bytes = 2,
+                         .failures = 3,
+                         .due = 4,
+                         .last_error = "no answer",
+                         .dropped = 5,
+                         .dropped_bytes = 6},
+          .changed = Changed{.changed_files = 1, .changed_bytes = 2}};
 }
 
 TEST_CASE("the answer to a stop is the same on the other side", "[control]") {

@@ -512,5 +512,126 @@ TEST_CASE("an imported file goes if a rule with drain holds inputs", "[drain]") 
   CHECK(it.due(1s) == "d/b ");
 }
 
+/// The rule for versions comes first. Results go home by settle().
+struct KeepScene : DrainScene {
+  KeepScene() {
+    config.outputs.insert(config.outputs.begin(),
+                          {.pattern = "ckpt*", .drain = std::chrono::seconds(0), .keep = 1});
+  }
+
+  std::string old(DrainCandidates::Time now) {
+    candidates.absorb(inbox.take(), now);
+    chosen = candidates.choose_old(now);
+    std::string names;
+    for (const auto& version : chosen) {
+      names += version.path + " ";
+    }
+    return names;
+  }
+
+  stage::Dropped drop() {
+    stage::Progress progress;
+    return stage::drop({.config = config,
+                        .staging = *buffer.staging,
+                        .pfs = stage::posix_pfs(),
+                        .options = options,
+                        .progress = progress},
+                       chosen);
+  }
+
+  std::vector<stage::OldVersion> chosen;
+};
+
+TEST_CASE("an old version is dropped when it is home, and the newest stays", "[drain][keep]") {
+  KeepScene it;
+  it.buffer.write("ckpt1", "1");
+  it.buffer.write("ckpt2", "2");
+  it.buffer.write("other1", "3");
+  it.buffer.write("other2", "4");
+  CHECK(it.old(since) == "");
+  REQUIRE(it.due(1s) == "ckpt1 ckpt2 other1 other2 ");
+  CHECK(it.export_batch(1s).files == 4);
+  CHECK(it.candidates.next());
+  REQUIRE(it.old(since + 1s) == "ckpt1 ");
+  const auto dropped = it.drop();
+  CHECK(it.candidates.settle_old(it.chosen, &dropped, since + 1s).empty());
+  CHECK((!it.buffer.exists("ckpt1") && it.buffer.exists("ckpt2")));
+  CHECK(it.old(since + 1h) == "");
+  CHECK_FALSE(it.candidates.next());
+  CHECK(it.due(1h) == "");
+  CHECK(it.candidates.due() == 0);
+}
+
+TEST_CASE("the version that was closed last is the newest", "[drain][keep]") {
+  KeepScene it;
+  auto& files = *it.buffer.filesystem;
+  const auto first = it.buffer.write("ckpt1", "1");
+  REQUIRE(files.open({}, first, O_WRONLY));
+  it.buffer.write("ckpt2", "2");
+  CHECK(it.old(since) == "");
+  efs::test::release(files, first, O_WRONLY);
+  REQUIRE(it.due(1s) == "ckpt1 ckpt2 ");
+  CHECK(it.export_batch(1s).files == 2);
+  CHECK(it.old(since + 1s) == "ckpt2 ");
+}
+
+TEST_CASE("a rename makes no version newer", "[drain][keep]") {
+  KeepScene it;
+  it.buffer.write("ckpt2", "old");
+  it.buffer.write("ckpt1", "new");
+  CHECK(it.old(since) == "");
+  auto& files = *it.buffer.filesystem;
+  REQUIRE(files.rename({}, {fs::root_ino, "ckpt2"}, {fs::root_ino, "ckpt3"}, 0));
+  REQUIRE(it.due(1s) == "ckpt1 ckpt3 ");
+  CHECK(it.export_batch(1s).files == 2);
+  CHECK(it.old(since + 1s) == "ckpt3 ");
+}
+
+TEST_CASE("versions from before are in the order of their times", "[drain][keep]") {
+  KeepScene it;
+  it.buffer.write("ckpt2", "1");
+  REQUIRE(it.due(1s) == "ckpt2 ");
+  CHECK(it.export_batch(1s).files == 1);
+  std::this_thread::sleep_for(20ms);  // the kernel's clock of files has ticks
+  it.buffer.write("ckpt1", "2");
+  DrainCandidates successor(it.config, *it.buffer.filesystem);
+  successor.look(since);
+  const auto old = successor.choose_old(since);
+  REQUIRE(old.size() == 1);
+  CHECK(old.front().path == "ckpt2");
+}
+
+TEST_CASE("a version that cannot be dropped is told once, and tried again", "[drain][keep]") {
+  KeepScene it;
+  it.buffer.write("ckpt1", "1");
+  it.buffer.write("ckpt2", "2");
+  REQUIRE(it.due(1s) == "ckpt1 ckpt2 ");
+  CHECK(it.export_batch(1s).files == 2);
+  REQUIRE(it.old(since + 1s) == "ckpt1 ");
+  CHECK(it.candidates.settle_old(it.chosen, nullptr, since + 1s).empty());
+  REQUIRE(it.old(since + 1s) == "ckpt1 ");
+  std::filesystem::remove(it.config.results_dir + "/ckpt1");
+  auto dropped = it.drop();
+  const auto told = it.candidates.settle_old(it.chosen, &dropped, since + 1s);
+  REQUIRE(told.size() == 1);
+  CHECK((told.front().version == "ckpt1" && told.front().why.code == ENOENT));
+  CHECK(it.old(since + 2s) == "");
+  REQUIRE(it.old(since + 3s) == "ckpt1 ");
+  dropped = it.drop();
+  CHECK(it.candidates.settle_old(it.chosen, &dropped, since + 3s).empty());
+  CHECK(it.buffer.exists("ckpt1"));
+}
+
+TEST_CASE("a result beside another file is not home", "[drain][keep]") {
+  KeepScene it;
+  it.config.existing = config::Existing::keep_both;
+  std::ofstream(it.config.results_dir + "/ckpt1") << "theirs";
+  it.buffer.write("ckpt1", "1");
+  it.buffer.write("ckpt2", "2");
+  REQUIRE(it.due(1s) == "ckpt1 ckpt2 ");
+  CHECK(it.export_batch(1s).files == 2);
+  CHECK(it.old(since + 1s) == "");
+}
+
 }  // namespace
 }  // namespace efs::daemon

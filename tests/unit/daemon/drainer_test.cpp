@@ -27,6 +27,11 @@ struct HeldTransfers final : DrainTransfers {
     return inner.drain(std::move(paths), progress);
   }
 
+  stage::Dropped drop(const std::vector<stage::OldVersion>& versions,
+                      stage::Progress& progress) override {
+    return inner.drop(versions, progress);
+  }
+
   DrainTransfers& inner;
   std::atomic<bool> holds{false};
   std::atomic<int> calls{0};
@@ -159,6 +164,32 @@ TEST_CASE("an unload and a drain never run together", "[drain]") {
   it.held.holds = false;
   CHECK(it.tasks->wait(*id, 30s) == true);
   CHECK(it.tasks->look(*id)->task_state == "done");
+}
+
+TEST_CASE("old versions leave the buffer, and the receipt lists them", "[drain][keep]") {
+  DrainerScene it;
+  it.config.outputs = {{.pattern = "c*", .drain = std::chrono::seconds(0), .keep = 1}};
+  REQUIRE(it.drainer.begin(it.one.store.files()));
+  for (const auto* name : {"c1", "c2", "c3"}) {
+    it.one.write(name, name);
+    CHECK(it.is_home(name, name));
+  }
+  CHECK(it.await([&] { return it.status().dropped == 2; }));
+  CHECK(it.status().dropped_bytes == 4);
+  it.drainer.end();
+  fs::Staging staging(it.one.store.files());
+  CHECK((!staging.find("c1") && !staging.find("c2") && staging.find("c3")));
+  std::optional<SlotClient::Held> turn;
+  auto receipt = it.transfers.export_results({}, turn);
+  it.transfers.add_earlier(receipt, nullptr);
+  REQUIRE(receipt.entries.size() == 3);
+  for (const auto* name : {"c1", "c2"}) {
+    const auto entry = std::ranges::find(receipt.entries, name, &stage::ReceiptEntry::path);
+    CHECK(entry->reason.contains(stage::dropped_by_keep));
+    CHECK(entry->checksum);
+  }
+  CHECK((receipt.totals.failed == 0 && receipt.totals.removed == 0));
+  CHECK(it.is_home("c1", "c1"));
 }
 
 }  // namespace

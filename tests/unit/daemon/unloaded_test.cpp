@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "stage/live/drop.hpp"
 #include "support/temp.hpp"
 
 using namespace efs;
@@ -217,4 +218,43 @@ TEST_CASE("unloaded: the book does not grow without end", "[unloaded]") {
   after.add_to(last, [](const std::string&) { return true; });
   CHECK(last.entries.size() == 3);
   CHECK(find(last, "once") != nullptr);
+}
+
+TEST_CASE("unloaded: a drop is told with the export before it, whoever did it", "[unloaded]") {
+  const test::TempDirectory place("/dev/shm");
+  const std::string book = place.path() + "/unloaded";
+  auto exported = entry("a", Action::staged_out);
+  exported.checksum = 7;
+  auto later = entry("b", Action::staged_out);
+  later.checksum = 8;
+  const auto dropped = [](const char* path) {
+    return entry(path, Action::kept, stage::dropped_by_keep);
+  };
+  {
+    Unloaded before(book);
+    before.inherit(false);
+    before.remember(receipt_of({exported, later}));
+    before.remember_dropped({dropped("a")});
+  }
+  Unloaded after(book);
+  after.inherit(true);
+  after.remember_dropped({dropped("b"), dropped("c")});
+  for (int i = 0; i < 2; ++i) {
+    Receipt receipt = receipt_of({});
+    after.add_to(receipt, [](const std::string&) { return false; });
+    REQUIRE(receipt.entries.size() == 3);
+    for (const auto* path : {"a", "b", "c"}) {
+      INFO(path);
+      CHECK(find(receipt, path)->reason ==
+            "unloaded while the job ran: removed from the buffer by keep");
+    }
+    CHECK(find(receipt, "a")->action == Action::staged_out);
+    CHECK(find(receipt, "a")->checksum == 7);
+    CHECK(find(receipt, "b")->checksum == 8);
+    CHECK(receipt.note.empty());
+  }
+  after.remember(receipt_of({entry("a", Action::staged_out)}));  // made again
+  Receipt receipt = receipt_of({});
+  after.add_to(receipt, [](const std::string&) { return true; });
+  CHECK(find(receipt, "a")->reason == "unloaded while the job ran");
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Which versions of results are older than those that output rules with `keep` keep in the buffer.
+// It knows names and times only.
+
+#include <algorithm>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "config/job_config.hpp"
+#include "daemon/drain_schedule.hpp"
+#include "stage/live/drop.hpp"
+
+namespace efs::daemon {
+
+/// The versions of a series are ordered by the last close of any of their files. A version that a
+/// program is writing is neither counted nor dropped.
+/// Not thread-safe. `config` outlives this object.
+class KeptVersions {
+ public:
+  using Time = DrainSchedule::Time;
+  using Duration = DrainSchedule::Duration;
+
+  /// The most files of one choose(), apart from those of its last version.
+  static constexpr std::size_t most_files = 512;
+  /// The wait of stayed(), doubled with each call for the version.
+  static constexpr Duration first_wait = std::chrono::seconds(2);
+  static constexpr Duration longest_wait = std::chrono::minutes(1);
+
+  /// The present state of a file.
+  enum class State : std::uint8_t {
+    gone,     // the name does not exist, or leads to another file
+    written,  // a program has it open for writing
+    changed,  // results-dir does not have this version
+    home,
+  };
+  using Look = std::function<State(const std::string& path, std::uint64_t ino)>;
+
+  explicit KeptVersions(const config::JobConfig& config) : config_(config) {}
+
+  /// A result has this name. `closed`: when it was closed, or any number of that order.
+  void named(const std::string& path, std::uint64_t ino, Nanoseconds closed);
+  /// The file with this name was closed by its last writer.
+  void closed(const std::string& path, Nanoseconds now);
+  /// The `closed` of this file with this name; nullopt: unknown.
+  std::optional<Nanoseconds> closed_at(const std::string& path, std::uint64_t ino);
+
+  /// Results went home, or versions of choose() were not tried.
+  void look_again() { is_due_ = !series_.empty(); }
+
+  /// The versions that are older than the newest ones and of which each file is home.
+  std::vector<stage::OldVersion> choose(const Look& look, Time now);
+  /// This version of choose() was not dropped, for a reason that may pass.
+  /// Returns true if that is the first time.
+  bool stayed(const stage::OldVersion& version, Time now);
+
+  /// Forgets files that are gone. The time for this is in proportion to all files.
+  void forget_gone(const Look& look);
+
+  /// When to call choose(); nullopt: not before something changes.
+  std::optional<Time> next() const { return is_due_ ? std::optional(Time::min()) : next_; }
+
+ private:
+  struct File {
+    std::uint64_t ino = 0;
+    Nanoseconds closed = 0;
+  };
+
+  struct Version {
+    std::map<std::string, File> files;  // by path
+    unsigned tries = 0;
+    Time due{};
+  };
+
+  struct Series {
+    std::size_t rule = 0;
+    std::string directory;
+    auto operator<=>(const Series&) const = default;
+  };
+
+  using Versions = std::map<std::string, Version>;  // by name in the directory
+
+  /// A version among those of its series.
+  struct Candidate {
+    const std::string* name = nullptr;
+    Version* version = nullptr;
+    Nanoseconds closed = 0;
+    bool is_home = true;
+  };
+
+  File* find(const std::string& path);
+  /// The versions that no program writes, the newest first. Forgets files that are gone.
+  static std::vector<Candidate> examine(Versions& versions, const Look& look);
+
+  /// Adds the version to those that are old, unless it waits or there are enough.
+  void add(const std::string& directory, const Candidate& candidate, Time now);
+
+  void wait_until(Time due) { next_ = next_ ? std::min(*next_, due) : due; }
+
+  const config::JobConfig& config_;
+  std::map<Series, Versions> series_;
+  bool is_due_ = false;
+  std::optional<Time> next_;
+  // for choose()
+  std::vector<stage::OldVersion> chosen_;
+  std::size_t chosen_files_ = 0;
+};
+
+}  // namespace efs::daemon

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "daemon/kept_versions.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+namespace efs::daemon {
+namespace {
+
+using namespace std::chrono_literals;
+using State = KeptVersions::State;
+
+const KeptVersions::Time since{1000h};
+
+/// Versions of files whose states the test sets. A file without a state is gone.
+struct VersionScene {
+  VersionScene() {
+    config.outputs = {{.pattern = "tmp*", .file_class = config::FileClass::temporary},
+                      {.pattern = "one*", .drain = 0s, .keep = 1},
+                      {.pattern = "ckpt/*", .drain = 0s, .keep = 2},
+                      {.pattern = "**/deep.*/state", .drain = 0s, .keep = 1},
+                      {.pattern = "**", .drain = 0s}};
+  }
+
+  /// A file that was closed after all earlier ones.
+  void add(const std::string& path, State state = State::home) {
+    states[path] = state;
+    versions.named(path, ++ino, ++time);
+  }
+
+  void close(const std::string& path) { versions.closed(path, ++time); }
+
+  /// The old versions, as text: "path(files)".
+  std::string old(KeptVersions::Time now = since) {
+    chosen = versions.choose(
+        [this](const std::string& path, std::uint64_t) {
+          ++looks;
+          const auto state = states.find(path);
+          return state == states.end() ? State::gone : state->second;
+        },
+        now);
+    std::string text;
+    for (const auto& version : chosen) {
+      text += version.path + "(";
+      for (const auto& file : version.files) {
+        text += file == version.files.front() ? file : " " + file;
+      }
+      text += ") ";
+    }
+    return text;
+  }
+
+  config::JobConfig config;
+  KeptVersions versions{config};
+  std::map<std::string, State> states;
+  std::vector<stage::OldVersion> chosen;
+  std::uint64_t ino = 0;
+  Nanoseconds time = 0;
+  int looks = 0;
+};
+
+TEST_CASE("versions that are older than the newest ones are old", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.1");
+  CHECK(it.old() == "");
+  it.add("one.2");
+  CHECK(it.old() == "one.1(one.1) ");
+  it.add("ckpt/a");
+  it.add("ckpt/b");
+  it.states.erase("one.1");
+  CHECK(it.old() == "");
+  it.add("ckpt/c");
+  it.add("ckpt/d");
+  CHECK(it.old() == "ckpt/a(ckpt/a) ckpt/b(ckpt/b) ");
+}
+
+TEST_CASE("the order is that of the last close, not of the names", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.9");
+  it.add("one.1");
+  CHECK(it.old() == "one.9(one.9) ");
+  it.close("one.9");
+  CHECK(it.old() == "one.1(one.1) ");
+  it.add("one.1");  // another file of this name
+  CHECK(it.old() == "one.9(one.9) ");
+  CHECK(it.versions.closed_at("one.1", it.ino) == it.time);
+  CHECK_FALSE(it.versions.closed_at("one.1", 1));
+  CHECK_FALSE(it.versions.closed_at("one.2", 1));
+}
+
+TEST_CASE("only a version that is home as a whole is old", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.1/a");
+  it.add("one.1/d/b", State::changed);
+  it.add("one.2");
+  CHECK(it.old() == "");
+  it.states["one.1/d/b"] = State::home;
+  CHECK(it.old() == "");  // nothing is known to have changed
+  it.versions.look_again();
+  CHECK(it.old() == "one.1(one.1/a one.1/d/b) ");
+}
+
+TEST_CASE("a version that is not home counts", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.1");
+  it.add("one.2", State::changed);
+  CHECK(it.old() == "one.1(one.1) ");
+}
+
+TEST_CASE("a version that a program is writing does not count", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.1");
+  it.add("one.2", State::written);
+  CHECK(it.old() == "");
+  it.add("one.3/a");
+  it.add("one.3/b", State::written);
+  CHECK(it.old() == "");
+  it.states["one.2"] = State::changed;
+  it.close("one.2");
+  CHECK(it.old() == "one.1(one.1) ");
+}
+
+TEST_CASE("a version that is gone does not count", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.1");
+  it.add("one.2");
+  it.add("one.3");
+  it.states.erase("one.3");
+  it.states.erase("one.2");
+  CHECK(it.old() == "");
+  it.versions.look_again();
+  it.looks = 0;
+  CHECK(it.old() == "");
+  CHECK(it.looks == 0);  // they were forgotten
+}
+
+TEST_CASE("each directory has a series of its own", "[drain][keep]") {
+  VersionScene it;
+  for (const auto* name : {"deep.1/state", "a/deep.1/state", "a/deep.2/state", "b/deep.1/state"}) {
+    it.add(name);
+  }
+  CHECK(it.old() == "a/deep.1(a/deep.1/state) ");
+  it.add("a/deep.1/other");
+  it.add("other");
+  it.add("tmp1");
+  it.add("tmp2");
+  CHECK(it.old() == "");
+}
+
+TEST_CASE("without a change nothing is looked at", "[drain][keep]") {
+  VersionScene it;
+  CHECK_FALSE(it.versions.next());
+  it.versions.look_again();
+  CHECK_FALSE(it.versions.next());
+  it.add("one.1");
+  it.add("one.2", State::changed);
+  CHECK(it.versions.next());
+  it.old();
+  CHECK_FALSE(it.versions.next());
+  it.looks = 0;
+  it.old(since + 24h);
+  CHECK(it.looks == 0);
+}
+
+TEST_CASE("a version that stayed is tried after growing times", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.1");
+  it.add("one.2");
+  REQUIRE(it.old() != "");
+  CHECK(it.versions.stayed(it.chosen.front(), since));
+  CHECK(it.versions.next() == since + 2s);
+  it.add("one.2");
+  CHECK(it.old(since + 1s) == "");
+  CHECK(it.versions.next() == since + 2s);
+  REQUIRE(it.old(since + 2s) == "one.1(one.1) ");
+  CHECK_FALSE(it.versions.stayed(it.chosen.front(), since + 2s));
+  CHECK(it.versions.next() == since + 6s);
+  for (int i = 0; i < 40; ++i) {
+    it.versions.stayed(it.chosen.front(), since + 6s);
+  }
+  CHECK(it.old(since + 1min) == "");
+  CHECK(it.versions.next() == since + 66s);
+  CHECK_FALSE(it.versions.stayed({.path = "one.7", .files = {"one.7"}}, since));
+  CHECK_FALSE(it.versions.stayed({.path = "x", .files = {"x"}}, since));
+}
+
+TEST_CASE("many files are dropped in several steps", "[drain][keep]") {
+  VersionScene it;
+  for (std::size_t i = 0; i < KeptVersions::most_files + 9; ++i) {
+    it.add("one." + std::to_string(i));
+  }
+  CHECK(it.old() != "");
+  CHECK(it.chosen.size() == KeptVersions::most_files);
+  REQUIRE(it.versions.next());
+  for (const auto& version : it.chosen) {
+    it.states.erase(version.path);
+  }
+  CHECK(it.old() != "");
+  CHECK(it.chosen.size() == 8);
+}
+
+TEST_CASE("files that are gone are forgotten when asked for", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.1");
+  const auto ino = it.ino;
+  it.states.clear();
+  it.versions.forget_gone([](const std::string&, std::uint64_t) { return State::gone; });
+  CHECK_FALSE(it.versions.closed_at("one.1", ino));
+}
+
+}  // namespace
+}  // namespace efs::daemon
