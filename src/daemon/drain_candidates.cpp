@@ -141,7 +141,7 @@ void DrainCandidates::notice_change(std::uint64_t ino, Time now) {
 // A file that is new here was closed about when its attributes changed. A further name does not
 // make it newer.
 void DrainCandidates::notice_version(const fs::WalkItem& item) {
-  if (!S_ISREG(item.attributes.st_mode)) {
+  if (!S_ISREG(item.attributes.st_mode) || !config::keeps_versions(config_)) {
     return;
   }
   std::optional<Nanoseconds> closed;

@@ -273,7 +273,9 @@ Status Instance::take_over() {
     enter(Event::found_unmounted);
     return {};
   }
-  EFS_TRY(mount_.resume(std::move(*connection), tasks_.get().lost() != 0));
+  const bool doubtful = tasks_.get().lost() != 0 ||
+                        config::keeps_versions(options_.config);  // a drop leaves no trace
+  EFS_TRY(mount_.resume(std::move(*connection), doubtful));
   publish();
   enter(Event::resumed);
   return {};

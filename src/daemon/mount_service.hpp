@@ -81,8 +81,8 @@ class MountService final : public StatusSource, public MountControl {
   /// open session.
   Status mount();
   /// Continues the connection of a dead worker. Returns when the session accepts notifications to
-  /// the kernel. `doubt_names`: a load or an unload of the worker may have changed names that the
-  /// kernel still knows.
+  /// the kernel. `doubt_names`: a load, an unload or a drop of the worker may have changed names
+  /// that the kernel still knows.
   Status resume(SupervisorClient::Connection connection, bool doubt_names);
 
   /// From here on status shows the session.

@@ -2,6 +2,8 @@
 // Loads, unloads and the export.
 #include "daemon/transfer_service.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <ranges>
 #include <string_view>
 #include <unordered_map>
@@ -135,16 +137,25 @@ stage::Receipt TransferService::drain(std::vector<std::string> paths, stage::Pro
                    {});
 }
 
+// Version by version: if the worker dies, the book lacks the drops of one at most.
 stage::Dropped TransferService::drop(const std::vector<stage::OldVersion>& versions,
                                      stage::Progress& progress) {
   fs::Staging staging(its_.store.files());
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
   const stage::Options how = options();
-  stage::Dropped dropped = stage::drop(
-      {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
-      versions);
-  unloaded_.remember_dropped(dropped.entries);
-  return dropped;
+  stage::Dropped all;
+  for (const auto& version : versions) {
+    stage::Dropped one = stage::drop({.config = its_.config,
+                                      .staging = staging,
+                                      .pfs = pfs,
+                                      .options = how,
+                                      .progress = progress},
+                                     {version});
+    unloaded_.remember_dropped(one.entries);
+    std::ranges::move(one.entries, std::back_inserter(all.entries));
+    std::ranges::move(one.stayed, std::back_inserter(all.stayed));
+  }
+  return all;
 }
 
 stage::Receipt TransferService::unload_by(const stage::UnloadRequest& what,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stage/live/drop.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -8,7 +9,6 @@
 #include <utility>
 
 #include "stage/export/selection.hpp"
-#include "stage/versions/copy_version.hpp"
 
 namespace efs::stage {
 namespace {
@@ -65,16 +65,21 @@ class Drop : LiveTransfer {
     return item;
   }
 
+  // The open makes a network file system look at the file anew, instead of what it remembers.
   Status is_home(const fs::WalkItem& item) {
     if (!is_known(*item.saved)) {
       return fail(ESTALE, "the version of its copy is not known");
     }
-    const auto now = version_below(pfs_, *options_.publisher, config_.results_dir,
-                                   config::result_path(config_, item.path));
+    const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
+    const auto file = top ? pfs_.open_beneath(top->get(), config::result_path(config_, item.path),
+                                              O_RDONLY | O_NONBLOCK)
+                          : std::unexpected(top.error());
+    const auto now = file ? pfs_.fstat(file->get()) : std::unexpected(file.error());
     if (!now) {
-      return std::unexpected(now.error());
+      return with_context(now.error(), "its copy in results-dir");
     }
-    return is_version(*item.saved, *now, ledger::Ctime::counts)
+    return S_ISREG(now->st_mode) &&
+                   is_version(*item.saved, ledger::version_of(*now), ledger::Ctime::counts)
                ? Status()
                : fail(ESTALE, "results-dir has another version of it by now");
   }

@@ -19,7 +19,7 @@ class StatFails final : public ForwardingPfs {
  public:
   StatFails() : ForwardingPfs(posix_pfs()) {}
 
-  Result<struct stat> lstat(int, const std::string&) override { return fail(EIO); }
+  Result<struct stat> fstat(int) override { return fail(EIO); }
 };
 
 struct DropScene : test::LiveScene {
