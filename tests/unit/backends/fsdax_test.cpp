@@ -4,6 +4,7 @@
 #include "backends/container_file.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -103,6 +104,28 @@ TEST_CASE("a program that opens a container during the proof that none can write
   ::kill(opener, SIGKILL);
   ::waitpid(opener, nullptr, 0);
   CHECK(status == 0);
+}
+
+TEST_CASE("a container that is open or mapped in any way may be open", "[fsdax]") {
+  const Scene scene(false);
+  REQUIRE(scene.backend->create(1));
+  REQUIRE((*scene.backend->open(1))->write(content(100), 0));
+  CHECK_FALSE(scene.backend->may_be_open(1));
+  const std::string file = container_of(scene.path, 1);
+  for (const int flags : {O_RDONLY, O_WRONLY, O_RDWR}) {
+    const UniqueFd open(::open(file.c_str(), flags | O_CLOEXEC));
+    REQUIRE(open);
+    CHECK(scene.backend->may_be_open(1));
+  }
+  CHECK_FALSE(scene.backend->may_be_open(1));
+  UniqueFd open(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  void* const mapped = ::mmap(nullptr, 100, PROT_READ, MAP_SHARED, open.get(), 0);
+  REQUIRE(mapped != MAP_FAILED);
+  open.reset();
+  CHECK(scene.backend->may_be_open(1));
+  ::munmap(mapped, 100);
+  CHECK_FALSE(scene.backend->may_be_open(1));
+  CHECK(scene.backend->may_be_open(2));  // there is none, so nothing is proved
 }
 
 TEST_CASE("a sync of a container is one of its file, with its times where they are asked for",
