@@ -163,18 +163,18 @@ void DrainCandidates::notice_close(std::uint64_t ino) {
   }
 }
 
-KeptVersions::State DrainCandidates::state_of(const std::string& path, std::uint64_t ino) {
-  using State = KeptVersions::State;
+KeptVersions::FileState DrainCandidates::state_of(const std::string& path, std::uint64_t ino) {
+  using FileState = KeptVersions::FileState;
   const auto item = staging_.find(path);
   if (!item || item->ino != ino || !S_ISREG(item->attributes.st_mode) || !interval_of(*item)) {
-    return State::gone;
+    return FileState::gone;
   }
   if (stage::is_dirty(*item)) {
     const auto writers = staging_.writers(ino);
-    return !writers || writers->open > 0 ? State::written : State::changed;
+    return !writers || writers->open > 0 ? FileState::written : FileState::changed;
   }
   const bool is_elsewhere = refused_.contains(path) || beside_.contains(path);
-  return item->saved && !is_elsewhere ? State::home : State::changed;
+  return item->saved && !is_elsewhere ? FileState::home : FileState::changed;
 }
 
 KeptVersions::Look DrainCandidates::look_at_versions() {

@@ -121,7 +121,7 @@ class DrainCandidates {
   void note_failures(std::size_t files, bool concern_all, Time now);
   void notice_version(const fs::WalkItem& item);
   void notice_close(std::uint64_t ino);
-  KeptVersions::State state_of(const std::string& path, std::uint64_t ino);
+  KeptVersions::FileState state_of(const std::string& path, std::uint64_t ino);
   KeptVersions::Look look_at_versions();
 
   const config::JobConfig& config_;

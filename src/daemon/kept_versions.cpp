@@ -60,12 +60,12 @@ std::vector<KeptVersions::Candidate> KeptVersions::examine(Versions& versions, c
     Candidate candidate{.name = &name, .version = &version};
     bool is_written = false;
     std::erase_if(version.files, [&](const auto& file) {
-      const State state = look(file.first, file.second.ino);
-      if (state == State::gone) {
+      const FileState state = look(file.first, file.second.ino);
+      if (state == FileState::gone) {
         return true;
       }
-      is_written = is_written || state == State::written;
-      candidate.is_home = candidate.is_home && state == State::home;
+      is_written = is_written || state == FileState::written;
+      candidate.is_home = candidate.is_home && state == FileState::home;
       candidate.closed = std::max(candidate.closed, file.second.closed);
       return false;
     });

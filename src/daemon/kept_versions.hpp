@@ -35,13 +35,13 @@ class KeptVersions {
   static constexpr Duration longest_wait = std::chrono::minutes(1);
 
   /// The present state of a file.
-  enum class State : std::uint8_t {
+  enum class FileState : std::uint8_t {
     gone,     // the name does not exist, or leads to another file
     written,  // a program has it open for writing
     changed,  // results-dir does not have this version
     home,
   };
-  using Look = std::function<State(const std::string& path, std::uint64_t ino)>;
+  using Look = std::function<FileState(const std::string& path, std::uint64_t ino)>;
 
   explicit KeptVersions(const config::JobConfig& config) : config_(config) {}
 

@@ -7,7 +7,7 @@ namespace efs::daemon {
 namespace {
 
 using namespace std::chrono_literals;
-using State = KeptVersions::State;
+using FileState = KeptVersions::FileState;
 
 const KeptVersions::Time since{1000h};
 
@@ -22,7 +22,7 @@ struct VersionScene {
   }
 
   /// A file that was closed after all earlier ones.
-  void add(const std::string& path, State state = State::home) {
+  void add(const std::string& path, FileState state = FileState::home) {
     states[path] = state;
     versions.named(path, ++ino, ++time);
   }
@@ -35,7 +35,7 @@ struct VersionScene {
         [this](const std::string& path, std::uint64_t) {
           ++looks;
           const auto state = states.find(path);
-          return state == states.end() ? State::gone : state->second;
+          return state == states.end() ? FileState::gone : state->second;
         },
         now);
     std::string text;
@@ -51,7 +51,7 @@ struct VersionScene {
 
   config::JobConfig config;
   KeptVersions versions{config};
-  std::map<std::string, State> states;
+  std::map<std::string, FileState> states;
   std::vector<stage::OldVersion> chosen;
   std::uint64_t ino = 0;
   Nanoseconds time = 0;
@@ -90,10 +90,10 @@ TEST_CASE("the order is that of the last close, not of the names", "[drain][keep
 TEST_CASE("only a version that is home as a whole is old", "[drain][keep]") {
   VersionScene it;
   it.add("one.1/a");
-  it.add("one.1/d/b", State::changed);
+  it.add("one.1/d/b", FileState::changed);
   it.add("one.2");
   CHECK(it.old() == "");
-  it.states["one.1/d/b"] = State::home;
+  it.states["one.1/d/b"] = FileState::home;
   CHECK(it.old() == "");  // nothing is known to have changed
   it.versions.look_again();
   CHECK(it.old() == "one.1(one.1/a one.1/d/b) ");
@@ -102,19 +102,19 @@ TEST_CASE("only a version that is home as a whole is old", "[drain][keep]") {
 TEST_CASE("a version that is not home counts", "[drain][keep]") {
   VersionScene it;
   it.add("one.1");
-  it.add("one.2", State::changed);
+  it.add("one.2", FileState::changed);
   CHECK(it.old() == "one.1(one.1) ");
 }
 
 TEST_CASE("a version that a program is writing does not count", "[drain][keep]") {
   VersionScene it;
   it.add("one.1");
-  it.add("one.2", State::written);
+  it.add("one.2", FileState::written);
   CHECK(it.old() == "");
   it.add("one.3/a");
-  it.add("one.3/b", State::written);
+  it.add("one.3/b", FileState::written);
   CHECK(it.old() == "");
-  it.states["one.2"] = State::changed;
+  it.states["one.2"] = FileState::changed;
   it.close("one.2");
   CHECK(it.old() == "one.1(one.1) ");
 }
@@ -152,7 +152,7 @@ TEST_CASE("without a change nothing is looked at", "[drain][keep]") {
   it.versions.look_again();
   CHECK_FALSE(it.versions.next());
   it.add("one.1");
-  it.add("one.2", State::changed);
+  it.add("one.2", FileState::changed);
   CHECK(it.versions.next());
   it.old();
   CHECK_FALSE(it.versions.next());
@@ -203,7 +203,7 @@ TEST_CASE("files that are gone are forgotten when asked for", "[drain][keep]") {
   it.add("one.1");
   const auto ino = it.ino;
   it.states.clear();
-  it.versions.forget_gone([](const std::string&, std::uint64_t) { return State::gone; });
+  it.versions.forget_gone([](const std::string&, std::uint64_t) { return FileState::gone; });
   CHECK_FALSE(it.versions.closed_at("one.1", ino));
 }
 
