@@ -98,9 +98,9 @@ std::vector<stage::OldVersion> KeptVersions::choose(const Look& look, Time now) 
       continue;
     }
     const auto candidates = examine(versions, look);
-    for (std::size_t i = keep; i < candidates.size(); ++i) {
-      if (candidates[i].is_home) {
-        add(series.directory, candidates[i], now);
+    for (std::size_t i = candidates.size(); i > keep; --i) {  // the oldest first
+      if (candidates[i - 1].is_home) {
+        add(series.directory, candidates[i - 1], now);
       }
     }
   }
