@@ -70,11 +70,11 @@ class Drop : LiveTransfer {
     if (!is_known(*item.saved)) {
       return fail(ESTALE, "the version of its copy is not known");
     }
-    const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
-    const auto file = top ? pfs_.open_beneath(top->get(), config::result_path(config_, item.path),
+    const auto top = pfs_.open(no_directory, config_.results_dir, directory_flags);
+    const auto file = top ? pfs_.open_beneath(*top, config::result_path(config_, item.path),
                                               O_RDONLY | O_NONBLOCK)
                           : std::unexpected(top.error());
-    const auto now = file ? pfs_.fstat(file->get()) : std::unexpected(file.error());
+    const auto now = file ? pfs_.fstat(*file) : std::unexpected(file.error());
     if (!now) {
       return with_context(now.error(), "its copy in results-dir");
     }
