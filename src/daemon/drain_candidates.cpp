@@ -24,6 +24,17 @@ bool is_exported(stage::Action action) {
          action == stage::Action::unchanged;
 }
 
+KeptVersions::Reason reason_of(const Error& error) {
+  using Reason = KeptVersions::Reason;
+  switch (error.code) {
+    case EBUSY:
+    case ECANCELED: return Reason::program;
+    case EMLINK:
+    case ESTALE: return Reason::lasting;
+    default: return Reason::passing;
+  }
+}
+
 }  // namespace
 
 // A file that was exported in place counts as imported under its name there, and may be a result of
@@ -199,8 +210,7 @@ std::vector<stage::Dropped::Stayed> DrainCandidates::settle_old(
   }
   for (const auto& stayed : dropped->stayed) {
     const auto version = std::ranges::find(old, stayed.version, &stage::OldVersion::path);
-    const bool is_first = version != old.end() && kept_.stayed(*version, now);
-    if (is_first && stayed.why.code != EBUSY && stayed.why.code != ECANCELED) {
+    if (version != old.end() && kept_.stayed(*version, reason_of(stayed.why), now)) {
       news.push_back(stayed);
     }
   }

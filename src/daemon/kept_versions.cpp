@@ -24,19 +24,32 @@ void KeptVersions::named(const std::string& path, std::uint64_t ino, Nanoseconds
   is_due_ = true;
 }
 
+// A version that has changed need not stay for its former reason.
 void KeptVersions::closed(const std::string& path, Nanoseconds now) {
-  if (File* file = find(path)) {
-    file->closed = now;
+  Version* version = find(path);
+  if (version == nullptr) {
+    return;
+  }
+  if (const auto file = version->files.find(path); file != version->files.end()) {
+    file->second.closed = now;
+    version->tries = 0;
+    version->due = {};
     is_due_ = true;
   }
 }
 
 std::optional<Nanoseconds> KeptVersions::closed_at(const std::string& path, std::uint64_t ino) {
-  const File* file = find(path);
-  return file == nullptr || file->ino != ino ? std::nullopt : std::optional(file->closed);
+  const Version* version = find(path);
+  if (version == nullptr) {
+    return std::nullopt;
+  }
+  const auto file = version->files.find(path);
+  return file == version->files.end() || file->second.ino != ino
+             ? std::nullopt
+             : std::optional(file->second.closed);
 }
 
-KeptVersions::File* KeptVersions::find(const std::string& path) {
+KeptVersions::Version* KeptVersions::find(const std::string& path) {
   const auto name = series_.empty() ? std::nullopt : config::version_name(config_, path);
   if (!name) {
     return nullptr;
@@ -46,11 +59,7 @@ KeptVersions::File* KeptVersions::find(const std::string& path) {
     return nullptr;
   }
   const auto version = series->second.find(name->name);
-  if (version == series->second.end()) {
-    return nullptr;
-  }
-  const auto file = version->second.files.find(path);
-  return file == version->second.files.end() ? nullptr : &file->second;
+  return version == series->second.end() ? nullptr : &version->second;
 }
 
 std::vector<KeptVersions::Candidate> KeptVersions::examine(Versions& versions, const Look& look) {
@@ -98,16 +107,32 @@ std::vector<stage::OldVersion> KeptVersions::choose(const Look& look, Time now) 
       continue;
     }
     const auto candidates = examine(versions, look);
+    if (candidates.size() <= keep) {
+      continue;
+    }
+    const auto newer = std::make_shared<const Files>(newest(candidates, keep));
     for (std::size_t i = candidates.size(); i > keep; --i) {  // the oldest first
       if (candidates[i - 1].is_home) {
-        add(series.directory, candidates[i - 1], now);
+        add(series.directory, candidates[i - 1], newer, now);
       }
     }
   }
   return std::exchange(chosen_, {});
 }
 
-void KeptVersions::add(const std::string& directory, const Candidate& candidate, Time now) {
+KeptVersions::Files KeptVersions::newest(const std::vector<Candidate>& candidates,
+                                         std::size_t keep) {
+  Files files;
+  for (std::size_t i = 0; i < keep && files.size() < most_newer_files; ++i) {
+    for (const auto& [path, file] : candidates[i].version->files) {
+      files.push_back({.path = path, .ino = file.ino});
+    }
+  }
+  return files;
+}
+
+void KeptVersions::add(const std::string& directory, const Candidate& candidate,
+                       const std::shared_ptr<const Files>& newer, Time now) {
   if (candidate.version->due > now) {
     return wait_until(candidate.version->due);
   }
@@ -115,33 +140,29 @@ void KeptVersions::add(const std::string& directory, const Candidate& candidate,
     is_due_ = true;
     return;
   }
-  stage::OldVersion chosen{.path = path_in(directory, *candidate.name), .files = {}};
+  stage::OldVersion chosen{
+      .path = path_in(directory, *candidate.name), .files = {}, .newer = newer};
   for (const auto& [path, file] : candidate.version->files) {
-    chosen.files.push_back(path);
+    chosen.files.push_back({.path = path, .ino = file.ino});
   }
   chosen_files_ += chosen.files.size();
   chosen_.push_back(std::move(chosen));
 }
 
-bool KeptVersions::stayed(const stage::OldVersion& old, Time now) {
-  const auto name = config::version_name(config_, old.files.front());
-  const auto series =
-      name ? series_.find({.rule = name->rule, .directory = name->directory}) : series_.end();
-  if (series == series_.end()) {
+bool KeptVersions::stayed(const stage::OldVersion& old, Reason reason, Time now) {
+  Version* version = find(old.files.front().path);
+  if (version == nullptr) {
     return false;
   }
-  const auto found = series->second.find(name->name);
-  if (found == series->second.end()) {
-    return false;
-  }
-  Version& version = found->second;
+  const Duration longest = reason == Reason::lasting ? longest_wait_if_lasting : longest_wait;
   Duration wait = first_wait;
-  for (unsigned i = 0; i < version.tries && wait < longest_wait; ++i) {
+  for (unsigned i = 0; i < version->tries && wait < longest; ++i) {
     wait *= 2;
   }
-  version.due = now + std::min(wait, longest_wait);
-  wait_until(version.due);
-  return version.tries++ == 0;
+  ++version->tries;
+  version->due = now + std::min(wait, longest);
+  wait_until(version->due);
+  return reason != Reason::program && !std::exchange(version->is_told, true);
 }
 
 void KeptVersions::forget_gone(const Look& look) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,17 @@ class KeptVersions {
   /// The wait of stayed(), doubled with each call for the version.
   static constexpr Duration first_wait = std::chrono::seconds(2);
   static constexpr Duration longest_wait = std::chrono::minutes(1);
+  /// The longest such wait after an error that seldom passes.
+  static constexpr Duration longest_wait_if_lasting = std::chrono::hours(1);
+  /// The most files of OldVersion::newer, apart from those of its last version.
+  static constexpr std::size_t most_newer_files = 4096;
+
+  /// Why a version of choose() was not dropped.
+  enum class Reason : std::uint8_t {
+    program,  // a program uses it, or the drop was cancelled
+    passing,
+    lasting,
+  };
 
   /// The present state of a file.
   enum class FileState : std::uint8_t {
@@ -57,9 +69,9 @@ class KeptVersions {
 
   /// The versions that are older than the newest ones and of which each file is home.
   std::vector<stage::OldVersion> choose(const Look& look, Time now);
-  /// This version of choose() was not dropped, for a reason that may pass.
-  /// Returns true if that is the first time.
-  bool stayed(const stage::OldVersion& version, Time now);
+  /// This version of choose() was not dropped. Returns true if that is the first time for another
+  /// reason than a program.
+  bool stayed(const stage::OldVersion& version, Reason reason, Time now);
 
   /// Forgets files that are gone. The time for this is in proportion to all files.
   void forget_gone(const Look& look);
@@ -76,6 +88,7 @@ class KeptVersions {
   struct Version {
     std::map<std::string, File> files;  // by path
     unsigned tries = 0;
+    bool is_told = false;
     Time due{};
   };
 
@@ -95,12 +108,17 @@ class KeptVersions {
     bool is_home = true;
   };
 
-  File* find(const std::string& path);
+  /// The version of a file with this name; null: there is none.
+  Version* find(const std::string& path);
   /// The versions that no program writes, the newest first. Forgets files that are gone.
   static std::vector<Candidate> examine(Versions& versions, const Look& look);
 
+  using Files = std::vector<stage::OldVersion::File>;
+  /// The files of the newest versions.
+  static Files newest(const std::vector<Candidate>& candidates, std::size_t keep);
   /// Adds the version to those that are old, unless it waits or there are enough.
-  void add(const std::string& directory, const Candidate& candidate, Time now);
+  void add(const std::string& directory, const Candidate& candidate,
+           const std::shared_ptr<const Files>& newer, Time now);
 
   void wait_until(Time due) { next_ = next_ ? std::min(*next_, due) : due; }
 

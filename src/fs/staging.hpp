@@ -325,6 +325,8 @@ class Staging {
   /// mapped. The proof and the removal are one step. EBUSY: no proof, or not clean; ESTALE: another
   /// file or copy; EMLINK: the file has further names.
   Status drop_unused(const std::string& path, std::uint64_t ino, const Origin& copy);
+  /// The checks of drop_unused() without the removal.
+  Status check_unused(const std::string& path, std::uint64_t ino, const Origin& copy);
   /// The same as remove_clean() for a name of any type that a load has just made. ESTALE if the
   /// name no longer leads to `ino`; ENOTEMPTY as rmdir(2).
   Status take_back(const std::string& path, std::uint64_t ino);
@@ -404,6 +406,8 @@ class Staging {
   void take_back_links(std::span<const LinkedName> links);
   Status book_names(std::uint64_t ino, std::span<const std::string> names);
   void let_go(std::uint64_t ino);
+  /// Closes all descriptors of the file that no program needs.
+  void close_unused(std::uint64_t ino);
   void invalidate_names_in(std::uint64_t ino, KernelView& kernel);
   bool leads_to(const std::string& path, std::uint64_t ino) const;
   void find_copy(const Inode& inode, WalkItem& item) const;

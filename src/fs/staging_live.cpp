@@ -579,12 +579,27 @@ Status Staging::take_back(const std::string& path, std::uint64_t ino) {
 
 // The descriptors of this process and an idle registration of the kernel would prevent the proof.
 // If they come back before the lock is held, the file stays.
-Status Staging::drop_unused(const std::string& path, std::uint64_t ino, const Origin& copy) {
+void Staging::close_unused(std::uint64_t ino) {
   if (KernelView* kernel = filesystem_.kernel_) {
     kernel->let_go(ino);
   }
   let_go(ino);
+}
+
+Status Staging::drop_unused(const std::string& path, std::uint64_t ino, const Origin& copy) {
+  close_unused(ino);
   return remove_name(path, [&](const Inode& inode) { return may_drop(inode, path, ino, copy); });
+}
+
+Status Staging::check_unused(const std::string& path, std::uint64_t ino, const Origin& copy) {
+  close_unused(ino);
+  const WriteLock lock(filesystem_.mutex_);
+  const auto place = locate(path);
+  if (!place) {
+    return std::unexpected(place.error());
+  }
+  const auto there = filesystem_.names_.child(*place->parent, place->name);
+  return there ? may_drop(**there, path, ino, copy) : std::unexpected(there.error());
 }
 
 // A program's open needs the namespace lock to be counted, so none comes after the proof. A mapping

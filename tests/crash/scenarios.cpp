@@ -325,6 +325,7 @@ Step drop(const std::string& path) {
             fs::Staging staging(life.filesystem);
             const auto item = staging.find(path);
             if (item && item->saved) {
+              life.note(staging.check_unused(path, item->ino, *item->saved));
               life.note(staging.drop_unused(path, item->ino, *item->saved));
             }
           }};

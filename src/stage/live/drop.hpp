@@ -3,6 +3,7 @@
 // Drops results that results-dir has from the buffer while programs run (key `keep`).
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,17 @@ namespace efs::stage {
 
 /// A version of results that the buffer need not have any longer.
 struct OldVersion {
-  std::string path;                // a file, or the directory above its files
-  std::vector<std::string> files;  // regular files of the buffer
+  /// A regular file of the buffer. Another file with this name is not part of the version.
+  struct File {
+    std::string path;
+    std::uint64_t ino = 0;
+  };
+
+  std::string path;         // a file, or the directory above its files
+  std::vector<File> files;  // all of them
+  // Files of newer versions. If one of them is gone or being written, this version may be one of
+  // the newest. Null: there are none.
+  std::shared_ptr<const std::vector<File>> newer{};
 };
 
 /// The outcome of a drop.
@@ -35,9 +45,12 @@ inline constexpr const char* dropped_by_keep = "removed from the buffer by keep"
 
 /// Removes the files of each version from the buffer. A version stays as a whole if the check of
 /// any of its files fails: the file must be clean and have one name, no program may have it open or
-/// mapped, and results-dir must have the very version of the file that was exported. A program that
-/// opens a file between the check and the removal keeps that file. Directories and symbolic links
-/// stay. The job has not removed a file that was dropped: no export removes its copy.
+/// mapped, and results-dir must have the very version of the file that was exported. A directory
+/// also stays as a whole if a program writes to any file in it, or if the version has a file that
+/// is not listed. These checks and each removal are repeated for each file: if a program opens a
+/// file after the check of all, or results-dir loses a copy, that file and the rest of the version
+/// stay. Directories and symbolic links stay. The job has not removed a file that was dropped: no
+/// export removes its copy. An error of EBUSY is a matter of programs.
 Dropped drop(const LiveArguments& with, const std::vector<OldVersion>& versions);
 
 }  // namespace efs::stage

@@ -3,11 +3,14 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <set>
+
 namespace efs::daemon {
 namespace {
 
 using namespace std::chrono_literals;
 using FileState = KeptVersions::FileState;
+using Reason = KeptVersions::Reason;
 
 const KeptVersions::Time since{1000h};
 
@@ -42,7 +45,7 @@ struct VersionScene {
     for (const auto& version : chosen) {
       text += version.path + "(";
       for (const auto& file : version.files) {
-        text += file == version.files.front() ? file : " " + file;
+        text += (&file == &version.files.front() ? "" : " ") + file.path;
       }
       text += ") ";
     }
@@ -166,21 +169,64 @@ TEST_CASE("a version that stayed is tried after growing times", "[drain][keep]")
   it.add("one.1");
   it.add("one.2");
   REQUIRE(it.old() != "");
-  CHECK(it.versions.stayed(it.chosen.front(), since));
+  CHECK(it.versions.stayed(it.chosen.front(), Reason::passing, since));
   CHECK(it.versions.next() == since + 2s);
   it.add("one.2");
   CHECK(it.old(since + 1s) == "");
   CHECK(it.versions.next() == since + 2s);
   REQUIRE(it.old(since + 2s) == "one.1(one.1) ");
-  CHECK_FALSE(it.versions.stayed(it.chosen.front(), since + 2s));
+  CHECK_FALSE(it.versions.stayed(it.chosen.front(), Reason::passing, since + 2s));
   CHECK(it.versions.next() == since + 6s);
   for (int i = 0; i < 40; ++i) {
-    it.versions.stayed(it.chosen.front(), since + 6s);
+    it.versions.stayed(it.chosen.front(), Reason::program, since + 6s);
   }
   CHECK(it.old(since + 1min) == "");
   CHECK(it.versions.next() == since + 66s);
-  CHECK_FALSE(it.versions.stayed({.path = "one.7", .files = {"one.7"}}, since));
-  CHECK_FALSE(it.versions.stayed({.path = "x", .files = {"x"}}, since));
+  for (const auto* name : {"one.7", "x"}) {
+    CHECK_FALSE(it.versions.stayed({.path = name, .files = {{.path = name, .ino = 1}}},
+                                   Reason::passing, since));
+  }
+}
+
+TEST_CASE("a version that stayed for a lasting reason is tried once an hour", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.1");
+  it.add("one.2");
+  REQUIRE(it.old() != "");
+  for (int i = 0; i < 40; ++i) {
+    it.versions.stayed(it.chosen.front(), Reason::lasting, since);
+  }
+  CHECK(it.old(since + 1min) == "");
+  CHECK(it.versions.next() == since + 1h);
+  it.close("one.1");
+  it.close("one.2");
+  CHECK(it.old(since + 1min) == "one.1(one.1) ");  // it has changed
+}
+
+TEST_CASE("a reason is told once, also if a program was the first one", "[drain][keep]") {
+  VersionScene it;
+  it.add("one.1");
+  it.add("one.2");
+  REQUIRE(it.old() != "");
+  CHECK_FALSE(it.versions.stayed(it.chosen.front(), Reason::program, since));
+  CHECK(it.versions.stayed(it.chosen.front(), Reason::lasting, since));
+  CHECK_FALSE(it.versions.stayed(it.chosen.front(), Reason::lasting, since));
+}
+
+TEST_CASE("a choice names the files, and those of the newest versions", "[drain][keep]") {
+  VersionScene it;
+  it.add("ckpt/1");
+  it.add("ckpt/2");
+  it.add("ckpt/3/a");
+  it.add("ckpt/3/b");
+  REQUIRE(it.old() == "ckpt/1(ckpt/1) ");
+  CHECK(it.chosen.front().files.front().ino == 1);
+  std::set<std::pair<std::string, std::uint64_t>> newer;
+  for (const auto& file : *it.chosen.front().newer) {
+    newer.emplace(file.path, file.ino);
+  }
+  CHECK(newer == std::set<std::pair<std::string, std::uint64_t>>{
+                     {"ckpt/2", 2}, {"ckpt/3/a", 3}, {"ckpt/3/b", 4}});
 }
 
 TEST_CASE("many files are dropped in several steps", "[drain][keep]") {

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <functional>
 
 #include "stage/pfs/forwarding_pfs.hpp"
 #include "unit/stage/live_scene.hpp"
@@ -19,7 +21,27 @@ class StatFails final : public ForwardingPfs {
  public:
   StatFails() : ForwardingPfs(posix_pfs()) {}
 
-  Result<struct stat> fstat(int) override { return fail(EIO); }
+  Result<struct stat> fstat(PfsRef) override { return fail(EIO); }
+};
+
+/// Acts before a call of fstat(). `at`: the number of the call, from 1.
+class ActsAtStat final : public ForwardingPfs {
+ public:
+  ActsAtStat(int at, std::function<void()> act)
+      : ForwardingPfs(posix_pfs()), at_(at), act_(std::move(act)) {}
+
+  Result<struct stat> fstat(PfsRef file) override {
+    if (++calls == at_) {
+      act_();
+    }
+    return ForwardingPfs::fstat(file);
+  }
+
+  int calls = 0;
+
+ private:
+  const int at_;
+  const std::function<void()> act_;
 };
 
 struct DropScene : test::LiveScene {
@@ -30,6 +52,29 @@ struct DropScene : test::LiveScene {
     }
     const auto receipt = back({.names = names});
     REQUIRE(receipt.totals.staged_out == names.size());
+  }
+
+  std::vector<OldVersion::File> files_of(const std::vector<std::string>& names) const {
+    std::vector<OldVersion::File> files;
+    for (const auto& name : names) {
+      files.push_back({.path = name, .ino = buffer.exists(name) ? buffer.ino(name) : 0});
+    }
+    return files;
+  }
+
+  /// Makes the directory "v" with these files.
+  void make_version(const std::vector<std::string>& names) {
+    auto& files = *buffer.filesystem;
+    const auto directory = files.make_node({}, fs::root_ino, "v", S_IFDIR | 0755, 0)->ino;
+    for (const auto& name : names) {
+      buffer.write(name, "content of " + name);
+      REQUIRE(files.rename({}, {fs::root_ino, name}, {directory, name}, 0));
+    }
+  }
+
+  /// True if the buffer has all these files, or (`all` false) none of them.
+  bool has(const std::vector<std::string>& names, bool all = true) const {
+    return std::ranges::all_of(names, [&](const auto& name) { return buffer.exists(name) == all; });
   }
 
   Dropped drop(const std::vector<OldVersion>& versions, PfsIo& pfs = posix_pfs()) {
@@ -43,7 +88,7 @@ struct DropScene : test::LiveScene {
 
   /// The errno with which the version "v" of these files stays; 0: it was dropped.
   int refused(const std::vector<std::string>& files, PfsIo& pfs = posix_pfs()) {
-    const auto dropped = drop({{.path = "v", .files = files}}, pfs);
+    const auto dropped = drop({{.path = "v", .files = files_of(files)}}, pfs);
     if (dropped.stayed.empty()) {
       CHECK(dropped.entries.size() == files.size());
       return 0;
@@ -51,7 +96,7 @@ struct DropScene : test::LiveScene {
     CHECK(dropped.entries.empty());
     CHECK(dropped.stayed.front().version == "v");
     for (const auto& file : files) {
-      CHECK((buffer.exists(file) || !buffer.exists(files.front())));
+      CHECK((buffer.exists(file) || file == "none"));
     }
     return dropped.stayed.front().why.code;
   }
@@ -65,7 +110,7 @@ TEST_CASE("what is home is dropped from the buffer and stays at home", "[keep]")
   DropScene it;
   it.home({"a", "b"});
   const auto a = it.buffer.ino("a"), b = it.buffer.ino("b");
-  const auto dropped = it.drop({{.path = "v", .files = {"a", "b"}}});
+  const auto dropped = it.drop({{.path = "v", .files = it.files_of({"a", "b"})}});
   (void)it.buffer.filesystem->forget(a, 1);  // as the kernel does when a name is gone
   (void)it.buffer.filesystem->forget(b, 1);
   CHECK(dropped.stayed.empty());
@@ -210,8 +255,8 @@ TEST_CASE("a version stays whole, and others go", "[keep]") {
   DropScene it;
   it.home({"a", "b", "c"});
   REQUIRE(::unlink(it.result("b").c_str()) == 0);
-  const auto dropped =
-      it.drop({{.path = "first", .files = {"a", "b"}}, {.path = "second", .files = {"c"}}});
+  const auto dropped = it.drop({{.path = "first", .files = it.files_of({"a", "b"})},
+                                {.path = "second", .files = it.files_of({"c"})}});
   REQUIRE(dropped.stayed.size() == 1);
   CHECK(dropped.stayed.front().version == "first");
   CHECK(dropped.stayed.front().file == "b");
@@ -238,13 +283,128 @@ TEST_CASE("the check and the removal are one step", "[keep]") {
   CHECK(staging.drop_unused("a", a, copy("b")).error().code == ESTALE);
   CHECK(staging.drop_unused("none", a, copy("a")).error().code == ENOENT);
   REQUIRE(it.buffer.filesystem->open({}, a, O_RDONLY));
+  CHECK(staging.check_unused("a", a, copy("a")).error().code == EBUSY);
   CHECK(staging.drop_unused("a", a, copy("a")).error().code == EBUSY);
   efs::test::release(*it.buffer.filesystem, a, O_RDONLY);
+  REQUIRE(staging.check_unused("a", a, copy("a")));
+  CHECK(it.buffer.exists("a"));
   REQUIRE(staging.drop_unused("a", a, copy("a")));
   CHECK_FALSE(it.buffer.exists("a"));
   const auto known = copy("b");
   it.buffer.write("b", "2");
   CHECK(staging.drop_unused("b", it.buffer.ino("b"), known).error().code == EBUSY);
+}
+
+TEST_CASE("a version of which a program uses one file stays as a whole", "[keep]") {
+  DropScene it;
+  it.home({"a", "b", "c"});
+  const auto ino = it.buffer.ino("c");
+  auto& files = *it.buffer.filesystem;
+  SECTION("before the look at results-dir, which is not asked then") {
+    REQUIRE(files.open({}, ino, O_RDONLY));
+    ActsAtStat pfs(1, [] {});
+    CHECK(it.refused({"a", "b", "c"}, pfs) == EBUSY);
+    CHECK(pfs.calls == 0);
+  }
+  SECTION("during it") {
+    ActsAtStat pfs(3, [&] { REQUIRE(files.open({}, ino, O_RDONLY)); });
+    CHECK(it.refused({"a", "b", "c"}, pfs) == EBUSY);
+    CHECK(pfs.calls == 3);
+    CHECK(it.progress.files_done == 3);  // so a large drop does not seem to stand
+  }
+  CHECK(it.has({"a", "b", "c"}));
+  efs::test::release(files, ino, O_RDONLY);
+  CHECK(it.refused({"a", "b", "c"}) == 0);
+}
+
+TEST_CASE("results-dir is asked for each file right before its removal", "[keep]") {
+  DropScene it;
+  it.home({"a", "b"});
+  ActsAtStat pfs(4, [&] { std::ofstream(it.result("b")) << "theirs"; });
+  const auto dropped = it.drop({{.path = "v", .files = it.files_of({"a", "b"})}}, pfs);
+  REQUIRE(dropped.stayed.size() == 1);
+  CHECK((dropped.stayed.front().file == "b" && dropped.stayed.front().why.code == ESTALE));
+  CHECK(dropped.entries.size() == 1);
+  CHECK((!it.buffer.exists("a") && it.buffer.read("b") == "content of b"));
+}
+
+TEST_CASE("a name that leads to another file by now stays", "[keep]") {
+  DropScene it;
+  it.home({"a", "b"});
+  const auto chosen = it.files_of({"a"});
+  auto& files = *it.buffer.filesystem;
+  REQUIRE(files.unlink({}, fs::root_ino, "a"));
+  it.home({"a"});
+  const auto dropped = it.drop({{.path = "v", .files = chosen}});
+  REQUIRE(dropped.stayed.size() == 1);
+  CHECK(dropped.stayed.front().why.code == EBUSY);
+  CHECK(it.buffer.exists("a"));
+}
+
+TEST_CASE("a version stays if a newer one has changed since the choice", "[keep]") {
+  DropScene it;
+  it.home({"1", "2", "3"});
+  const OldVersion old{
+      .path = "1",
+      .files = it.files_of({"1"}),
+      .newer = std::make_shared<const std::vector<OldVersion::File>>(it.files_of({"2", "3"}))};
+  auto& files = *it.buffer.filesystem;
+  const auto third = it.buffer.ino("3");
+  bool is_written = false;
+  SECTION("nothing changed") {
+    CHECK(it.drop({old}).stayed.empty());
+    return;
+  }
+  SECTION("removed") {
+    REQUIRE(files.unlink({}, fs::root_ino, "3"));
+  }
+  SECTION("renamed") {
+    REQUIRE(files.rename({}, {fs::root_ino, "3"}, {fs::root_ino, "4"}, 0));
+  }
+  SECTION("another file has its name") {
+    REQUIRE(files.rename({}, {fs::root_ino, "2"}, {fs::root_ino, "3"}, 0));
+  }
+  SECTION("written") {
+    is_written = true;
+    REQUIRE(files.open({}, third, O_WRONLY));
+    REQUIRE(files.setattr({}, third, {.size = 0}));
+  }
+  const auto dropped = it.drop({old});
+  REQUIRE(dropped.stayed.size() == 1);
+  CHECK(dropped.stayed.front().why.code == EBUSY);
+  CHECK(it.buffer.read("1") == "content of 1");
+  if (is_written) {
+    efs::test::release(files, third, O_WRONLY);
+  }
+}
+
+TEST_CASE("a directory that has changed stays", "[keep]") {
+  DropScene it;
+  it.config.outputs = {{.pattern = "v/tmp*", .file_class = config::FileClass::temporary},
+                       {.pattern = "v*", .drain = std::chrono::seconds(0), .keep = 1}};
+  it.make_version({"a", "b", "c", "tmp"});
+  REQUIRE(it.back({.names = {"v/a", "v/b", "v/c"}}).totals.staged_out == 3);
+  auto& files = *it.buffer.filesystem;
+  SECTION("a file is not listed") {
+    CHECK(it.refused({"v/a", "v/b"}) == EBUSY);
+  }
+  SECTION("a file is new") {
+    it.buffer.write("d", "new");
+    REQUIRE(files.rename({}, {fs::root_ino, "d"}, {it.buffer.ino("v"), "d"}, 0));
+    CHECK(it.refused({"v/a", "v/b", "v/c"}) == EBUSY);
+    CHECK(it.buffer.exists("v/d"));
+    return;
+  }
+  SECTION("a program writes a file that is no result") {
+    const auto ino = it.buffer.ino("v/tmp");
+    REQUIRE(files.open({}, ino, O_WRONLY));
+    CHECK(it.refused({"v/a", "v/b", "v/c"}) == EBUSY);
+    efs::test::release(files, ino, O_WRONLY);
+  }
+  CHECK(it.has({"v/a", "v/b", "v/c"}));
+  CHECK(it.refused({"v/a", "v/b", "v/c"}) == 0);
+  CHECK(it.has({"v/a", "v/b", "v/c"}, false));
+  CHECK(it.buffer.exists("v/tmp"));
 }
 
 }  // namespace
