@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/change_inbox.hpp"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -33,9 +34,10 @@ void ChangeInbox::add(Change::Kind kind, std::uint64_t ino, std::uint64_t parent
     content_.lost = true;
     return;
   }
+  last_ = std::max(last_ + 1, wall_clock());
   try {
     content_.changes.push_back(
-        {.kind = kind, .ino = ino, .parent = parent, .name = std::string(name)});
+        {.kind = kind, .ino = ino, .parent = parent, .name = std::string(name), .at = last_});
   } catch (const std::bad_alloc&) {
     content_.lost = true;
   }

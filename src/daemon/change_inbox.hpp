@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "fs/change_watch.hpp"
 
@@ -22,6 +23,7 @@ struct Change {
   std::uint64_t ino = 0;     // not of a moved directory
   std::uint64_t parent = 0;  // of a new name
   std::string name;
+  Nanoseconds at = 0;  // the wall clock, but later than all earlier changes
 };
 
 /// Thread-safe. One thread calls wait() and take().
@@ -57,6 +59,7 @@ class ChangeInbox final : public fs::ChangeWatch {
   Mutex mutex_;  // rank 90 (leaf)
   Condition told_;
   Content content_ EFS_GUARDED_BY(mutex_);
+  Nanoseconds last_ EFS_GUARDED_BY(mutex_) = 0;
   bool is_poked_ EFS_GUARDED_BY(mutex_) = false;
 };
 

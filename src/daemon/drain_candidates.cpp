@@ -56,12 +56,12 @@ bool DrainCandidates::is_due(const fs::WalkItem& item) const {
 }
 
 void DrainCandidates::look(Time now, const fs::IsOver& is_over) {
-  look_below("", now, is_over);
+  look_below("", now, std::nullopt, is_over);
 }
 
 // Each file is looked at by itself, because programs cannot change a name during a walk.
 void DrainCandidates::look_below(const std::string& directory, Time now,
-                                 const fs::IsOver& is_over) {
+                                 std::optional<Nanoseconds> named_at, const fs::IsOver& is_over) {
   const std::string start = directory.empty() ? "" : directory + "/";
   for (const auto& path : staging_.names()) {
     if (is_over && is_over()) {
@@ -71,12 +71,13 @@ void DrainCandidates::look_below(const std::string& directory, Time now,
       continue;
     }
     if (const auto item = staging_.find(path)) {
-      notice(*item, now);
+      notice(*item, now, named_at);
     }
   }
 }
 
-void DrainCandidates::notice(const fs::WalkItem& item, Time now) {
+void DrainCandidates::notice(const fs::WalkItem& item, Time now,
+                             std::optional<Nanoseconds> named_at) {
   const auto interval =
       is_exported_type(item.attributes.st_mode) ? interval_of(item) : std::nullopt;
   if (!interval) {
@@ -85,7 +86,7 @@ void DrainCandidates::notice(const fs::WalkItem& item, Time now) {
   const auto [first, last] = names_.equal_range(item.ino);
   const bool is_known =
       std::any_of(first, last, [&](const auto& known) { return known.second.path == item.path; });
-  notice_version(item);
+  notice_version(item, named_at);
   if (!is_known) {
     names_.emplace(item.ino, Known{.path = item.path, .interval = *interval});
   }
@@ -109,7 +110,7 @@ void DrainCandidates::absorb(const ChangeInbox::Content& content, Time now,
 
 void DrainCandidates::absorb_one(const Change& change, Time now, const fs::IsOver& is_over) {
   if (change.kind == Change::Kind::closed) {
-    notice_close(change.ino);
+    notice_close(change.ino, change.at);
   }
   if (change.kind == Change::Kind::closed || change.kind == Change::Kind::changed) {
     return notice_change(change.ino, now);
@@ -119,13 +120,13 @@ void DrainCandidates::absorb_one(const Change& change, Time now, const fs::IsOve
     return;  // the directory is gone
   }
   if (change.kind == Change::Kind::moved) {
-    return look_below(*path, now, is_over);
+    return look_below(*path, now, change.at, is_over);
   }
   if (!is_covered(*path)) {
     return;
   }
   if (const auto item = staging_.find(*path); item && item->ino == change.ino) {
-    notice(*item, now);
+    notice(*item, now, change.at);
   }
 }
 
@@ -149,9 +150,11 @@ void DrainCandidates::notice_change(std::uint64_t ino, Time now) {
   schedule_.changed(ino, soonest->second.interval, now);
 }
 
-// A file that is new here was closed about when its attributes changed. A further name does not
-// make it newer.
-void DrainCandidates::notice_version(const fs::WalkItem& item) {
+// A file that is new here counts as closed when it got its name, or about when its attributes
+// changed. A further name does not make it newer. A look may follow the loss of a close, after
+// which mtime is the best that is known. (A program can set it to a later time than ctime.)
+void DrainCandidates::notice_version(const fs::WalkItem& item,
+                                     std::optional<Nanoseconds> named_at) {
   if (!S_ISREG(item.attributes.st_mode) || !config::keeps_versions(config_)) {
     return;
   }
@@ -160,17 +163,17 @@ void DrainCandidates::notice_version(const fs::WalkItem& item) {
   for (auto at = first; at != last; ++at) {
     closed = std::max(closed, kept_.closed_at(at->second.path, item.ino));
   }
-  kept_.named(item.path, item.ino, closed.value_or(to_ns(item.attributes.st_ctim)));
+  const Nanoseconds changed = to_ns(item.attributes.st_ctim);
+  if (closed && !named_at) {
+    closed = std::max(*closed, std::min(changed, to_ns(item.attributes.st_mtim)));
+  }
+  kept_.named(item.path, item.ino, closed.value_or(named_at.value_or(changed)));
 }
 
-void DrainCandidates::notice_close(std::uint64_t ino) {
+void DrainCandidates::notice_close(std::uint64_t ino, Nanoseconds closed) {
   const auto [first, last] = names_.equal_range(ino);
-  if (first == last) {
-    return;
-  }
-  last_close_ = std::max(last_close_ + 1, wall_clock());
   for (auto at = first; at != last; ++at) {
-    kept_.closed(at->second.path, last_close_);
+    kept_.closed(at->second.path, closed);
   }
 }
 

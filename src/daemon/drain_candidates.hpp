@@ -100,9 +100,11 @@ class DrainCandidates {
   std::optional<DrainSchedule::Duration> interval_of(const fs::WalkItem& item) const;
   bool is_covered(const std::string& path) const;
   bool is_due(const fs::WalkItem& item) const;
-  void look_below(const std::string& directory, Time now, const fs::IsOver& is_over);
+  // `named_at`: when the file got the name; nullopt: unknown
+  void look_below(const std::string& directory, Time now, std::optional<Nanoseconds> named_at,
+                  const fs::IsOver& is_over);
   void absorb_one(const Change& change, Time now, const fs::IsOver& is_over);
-  void notice(const fs::WalkItem& item, Time now);
+  void notice(const fs::WalkItem& item, Time now, std::optional<Nanoseconds> named_at);
   void notice_change(std::uint64_t ino, Time now);
   void forget_removed();
   /// Adds the names of a file to the batch if it is due and no program can write to it.
@@ -119,8 +121,8 @@ class DrainCandidates {
   void settle_file(std::uint64_t ino, Fate fate, Time now);
   /// `files`: how many have failed. `concern_all`: for a reason that all share.
   void note_failures(std::size_t files, bool concern_all, Time now);
-  void notice_version(const fs::WalkItem& item);
-  void notice_close(std::uint64_t ino);
+  void notice_version(const fs::WalkItem& item, std::optional<Nanoseconds> named_at);
+  void notice_close(std::uint64_t ino, Nanoseconds closed);
   KeptVersions::FileState state_of(const std::string& path, std::uint64_t ino);
   KeptVersions::Look look_at_versions();
 
@@ -135,7 +137,6 @@ class DrainCandidates {
   // copy, so only the stop exports them again.
   std::set<std::string> beside_;
   KeptVersions kept_;
-  Nanoseconds last_close_ = 0;
 };
 
 }  // namespace efs::daemon

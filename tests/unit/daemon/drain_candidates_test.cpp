@@ -575,6 +575,46 @@ TEST_CASE("the version that was closed last is the newest", "[drain][keep]") {
   CHECK(it.old(since + 1s) == "ckpt2 ");
 }
 
+TEST_CASE("a version that gets its name last is the newest", "[drain][keep]") {
+  KeepScene it;
+  auto& files = *it.buffer.filesystem;
+  it.buffer.write("tmp.new", "2");  // no rule with `keep` covers it
+  it.buffer.write("ckpt1", "1");
+  REQUIRE(files.rename({}, {fs::root_ino, "tmp.new"}, {fs::root_ino, "ckpt2"}, 0));
+  REQUIRE(it.due(1s) == "ckpt1 ckpt2 ");
+  CHECK(it.export_batch(1s).files == 2);
+  CHECK(it.old(since + 1s) == "ckpt1 ");
+}
+
+TEST_CASE("a close that was lost does not make the version the oldest", "[drain][keep]") {
+  KeepScene it;
+  it.buffer.write("ckpt1", "1");
+  it.buffer.write("ckpt2", "2");
+  CHECK(it.old(since) == "");
+  std::this_thread::sleep_for(20ms);  // the kernel's clock of files has ticks
+  it.buffer.write("ckpt1", "again");
+  (void)it.inbox.take();
+  it.candidates.absorb({.changes = {}, .lost = true}, since);
+  REQUIRE(it.due(1s) == "ckpt1 ckpt2 ");
+  CHECK(it.export_batch(1s).files == 2);
+  CHECK(it.old(since + 1s) == "ckpt2 ");
+}
+
+TEST_CASE("a version whose newer one goes after the choice stays", "[drain][keep]") {
+  KeepScene it;
+  it.buffer.write("ckpt1", "1");
+  it.buffer.write("ckpt2", "2");
+  REQUIRE(it.due(1s) == "ckpt1 ckpt2 ");
+  CHECK(it.export_batch(1s).files == 2);
+  REQUIRE(it.old(since + 1s) == "ckpt1 ");
+  REQUIRE(it.buffer.filesystem->unlink({}, fs::root_ino, "ckpt2"));
+  const auto dropped = it.drop();
+  CHECK(dropped.entries.empty());
+  CHECK(it.candidates.settle_old(it.chosen, &dropped, since + 1s).empty());
+  CHECK(it.buffer.exists("ckpt1"));
+  CHECK(it.old(since + 1h) == "");
+}
+
 TEST_CASE("a rename makes no version newer", "[drain][keep]") {
   KeepScene it;
   it.buffer.write("ckpt2", "old");
