@@ -47,6 +47,7 @@ struct Drainer::Run {
   std::uint64_t moved = 0;
   Time moved_at{};
   bool is_standing = false;  // and this was logged
+  std::string error_before;  // it stood
 
   void export_by(DrainTransfers& transfers, stage::Progress& of_task) {
     {
@@ -166,9 +167,14 @@ std::optional<Drainer::Time> Drainer::next_look(const DrainCandidates& candidate
 }
 
 void Drainer::begin_run(DrainCandidates& candidates, Time now) {
-  DrainBatch batch = candidates.choose(now);
-  auto old = candidates.choose_old(now);
-  if (batch.files.empty() && old.empty()) {
+  // A choice of versions would be out of date after a batch, so a run has one of the two.
+  auto old = exported_last_ ? candidates.choose_old(now) : std::vector<stage::OldVersion>();
+  DrainBatch batch = old.empty() ? candidates.choose(now) : DrainBatch();
+  exported_last_ = !batch.files.empty();
+  if (!exported_last_ && old.empty()) {
+    old = candidates.choose_old(now);
+  }
+  if (!exported_last_ && old.empty()) {
     return;
   }
   const std::uint64_t inodes = candidates.inodes();
@@ -210,6 +216,7 @@ void Drainer::end_run(DrainCandidates& candidates, Time now) {
   const auto run = std::exchange(run_, nullptr);
   if (run->is_standing) {
     log::info("event=drain_goes_on");
+    set_error(run->error_before);
   }
   if (!run->batch.files.empty()) {
     tell(candidates.settle(run->batch, receipt ? &*receipt : nullptr, is_cancelled, now));
@@ -284,7 +291,8 @@ void Drainer::look_at_run(Time now) {
   } else if (!run_->is_standing && now - run_->moved_at >= longest_standstill) {
     run_->is_standing = true;
     log::warn("event=drain_stands reason=\"the PFS has not answered for a minute\"");
-    set_error("the PFS does not answer");
+    const MutexLock lock(mutex_);
+    run_->error_before = std::exchange(error_, "the PFS does not answer");
   }
 }
 

@@ -76,8 +76,9 @@ class Drainer final : public StatusSource {
   // for the thread
   std::shared_ptr<Run> run_;  // null: no export is under way
   Time rest_until_{};
-  bool is_failing_ = false;  // and this was logged
-  std::jthread thread_;      // last: it uses the members above
+  bool is_failing_ = false;     // and this was logged
+  bool exported_last_ = false;  // the last run was one of a batch
+  std::jthread thread_;         // last: it uses the members above
 };
 
 }  // namespace efs::daemon
