@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 #include <ranges>
+#include <set>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -234,8 +236,18 @@ void TransferService::add_earlier(stage::Receipt& receipt, const stage::Receipt*
     add_exported_before(receipt, *last);
   }
   fs::Staging staging(its_.store.files());
-  unloaded_.add_to(receipt,
-                   [&](const std::string& path) { return staging.find(path).has_value(); });
+  // those of gone(true) without those that the job removed
+  std::set<std::string> dropped;
+  for (auto& item : staging.gone(true)) {
+    if (item.saved && item.ino == 0) {
+      dropped.insert(std::move(item.path));
+    }
+  }
+  for (const auto& item : staging.gone()) {
+    dropped.erase(item.path);
+  }
+  unloaded_.add_to(
+      receipt, [&](const std::string& path) { return staging.find(path).has_value(); }, dropped);
 }
 
 void TransferService::add_status(replies::Status& status) {

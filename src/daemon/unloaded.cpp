@@ -150,11 +150,15 @@ Unloaded::Entries Unloaded::all() const {
 }
 
 void Unloaded::add_to(stage::Receipt& receipt,
-                      const std::function<bool(const std::string& path)>& has) const {
+                      const std::function<bool(const std::string& path)>& has,
+                      const std::set<std::string>& dropped) const {
   Entries missing;
+  std::set<std::string> cut_off;  // drops that a predecessor did not record
   {
     const MutexLock lock(mutex_);
     missing = all();
+    std::ranges::copy_if(dropped, std::inserter(cut_off, cut_off.end()),
+                         [&](const std::string& path) { return !entries_.contains(path); });
   }
   for (auto& entry : receipt.entries) {
     const auto found = missing.find(entry.path);
@@ -169,7 +173,10 @@ void Unloaded::add_to(stage::Receipt& receipt,
   for (auto& [path, entry] : missing) {
     entry.reason =
         std::string(stage::unloaded_early) + (entry.reason.empty() ? "" : ": " + entry.reason);
-    if (!has(path) && !entry.reason.contains(stage::removed_from_buffer)) {
+    const bool is_told = has(path) || entry.reason.contains(stage::removed_from_buffer);
+    if (!is_told && cut_off.contains(path)) {
+      entry.reason += std::string("; ") + stage::removed_from_buffer;
+    } else if (!is_told) {
       entry.reason +=
           "; the job removed or renamed it since; the exported file stays in results-dir";
       left_over.push_back(path);

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,10 +36,11 @@ class Unloaded {
   void remember_dropped(const std::vector<stage::ReceiptEntry>& dropped);
 
   /// Completes the entries of an export and adds entries for files that the export does not know.
-  /// `has`: is the file still in the buffer? Reads the book of a predecessor: time and memory grow
-  /// with its number of lines.
-  void add_to(stage::Receipt& receipt,
-              const std::function<bool(const std::string& path)>& has) const;
+  /// `has`: is the file still in the buffer? `dropped`: names that efs removed from the buffer,
+  /// which the book may not know if the predecessor died. Reads the book of a predecessor: time and
+  /// memory grow with its number of lines.
+  void add_to(stage::Receipt& receipt, const std::function<bool(const std::string& path)>& has,
+              const std::set<std::string>& dropped) const;
 
  private:
   using Entries = std::map<std::string, stage::ReceiptEntry>;

@@ -100,6 +100,36 @@ TEST_CASE("the receipt of the export lists what unloads exported before", "[daem
   it.one.store.close([] {});
 }
 
+TEST_CASE("the receipt lists a drop that was cut off by the death of the worker",
+          "[daemon][transfer][keep]") {
+  TransferScene it;
+  it.transfers.inherit(false);
+  it.start();
+  it.one.write("old", "1");
+  it.one.write("removed", "2");
+  stage::Progress progress;
+  CHECK(it.transfers.drain({"old", "removed"}, progress).totals.staged_out == 2);
+  fs::Staging staging(it.one.store.files());
+  const auto old = staging.find("old").value();
+  REQUIRE(staging.drop_unused("old", old.ino, *old.saved));
+  REQUIRE(it.one.store.files().unlink({}, fs::root_ino, "removed"));
+  TransferService successor{{.config = it.config,
+                             .directory = it.path("instance"),
+                             .store = it.one.store,
+                             .turns = it.turns,
+                             .progress = it.progress}};
+  successor.inherit(true);
+  stage::Receipt receipt = successor.export_results({}, it.turn);
+  successor.add_earlier(receipt, nullptr);
+  const auto reason = [&](const char* name) {
+    return std::ranges::find(receipt.entries, name, &stage::ReceiptEntry::path)->reason;
+  };
+  CHECK(reason("old").contains(stage::removed_from_buffer));
+  CHECK_FALSE(reason("old").contains("the job removed"));
+  CHECK(reason("removed").contains("the job removed or renamed it"));
+  it.one.store.close([] {});
+}
+
 TEST_CASE("the receipt of a second stop lists what the first one exported", "[daemon][transfer]") {
   TransferScene it;
   it.start();

@@ -78,7 +78,7 @@ TEST_CASE("unloaded: the receipt of the stop tells what unloads brought out, who
       one.mtime = 1'234'567'890'123'456'789;
     }
   }
-  after.add_to(last, [](const std::string& path) { return path != "gone"; });
+  after.add_to(last, [](const std::string& path) { return path != "gone"; }, {});
   CHECK(find(last, "again")->reason == "unloaded while the job ran: the second time");
   CHECK(find(last, "other")->reason.empty());
   CHECK(find(last, "failed")->reason.empty());
@@ -121,7 +121,7 @@ TEST_CASE("unloaded: that a result replaced a file stays told", "[unloaded]") {
   }
   Receipt last = receipt_of({entry("clean", Action::unchanged), entry("twice", Action::unchanged),
                              entry("again", Action::staged_out)});
-  (is_successor ? after : before).add_to(last, [](const std::string&) { return true; });
+  (is_successor ? after : before).add_to(last, [](const std::string&) { return true; }, {});
   CHECK(last.totals.replaced == 3);
 }
 
@@ -146,7 +146,7 @@ TEST_CASE(
     one.mtime = one.path == "newer" || one.path == "dropped" ? 6 : 5;
   }
   last.entries[1].bytes = 50'000;
-  unloaded.add_to(last, [](const std::string&) { return true; });
+  unloaded.add_to(last, [](const std::string&) { return true; }, {});
   for (const char* path : {"newer", "larger"}) {
     CHECK(!find(last, path)->checksum);
     CHECK(find(last, path)->reason.empty());
@@ -166,7 +166,7 @@ TEST_CASE("unloaded: a book that cannot be read or written is no failure of an u
     one->inherit(true);
     one->remember(receipt_of({entry("a", Action::staged_out)}));
     Receipt last = receipt_of({});
-    one->add_to(last, [](const std::string&) { return true; });
+    one->add_to(last, [](const std::string&) { return true; }, {});
     REQUIRE(last.entries.size() == 1);
     CHECK(last.entries.front().path == "a");
   }
@@ -215,7 +215,7 @@ TEST_CASE("unloaded: the book does not grow without end", "[unloaded]") {
   Unloaded after(book);
   after.inherit(true);
   Receipt last = receipt_of({});
-  after.add_to(last, [](const std::string&) { return true; });
+  after.add_to(last, [](const std::string&) { return true; }, {});
   CHECK(last.entries.size() == 3);
   CHECK(find(last, "once") != nullptr);
 }
@@ -241,7 +241,7 @@ TEST_CASE("unloaded: a drop is told with the export before it, whoever did it", 
   after.remember_dropped({dropped("b"), dropped("c")});
   for (int i = 0; i < 2; ++i) {
     Receipt receipt = receipt_of({});
-    after.add_to(receipt, [](const std::string&) { return false; });
+    after.add_to(receipt, [](const std::string&) { return false; }, {});
     REQUIRE(receipt.entries.size() == 3);
     for (const auto* path : {"a", "b", "c"}) {
       INFO(path);
@@ -255,6 +255,27 @@ TEST_CASE("unloaded: a drop is told with the export before it, whoever did it", 
   }
   after.remember(receipt_of({entry("a", Action::staged_out)}));  // made again
   Receipt receipt = receipt_of({});
-  after.add_to(receipt, [](const std::string&) { return true; });
+  after.add_to(receipt, [](const std::string&) { return true; }, {});
   CHECK(find(receipt, "a")->reason == "unloaded while the job ran");
+}
+
+TEST_CASE("unloaded: a drop that a death cut off is told as such", "[unloaded][keep]") {
+  const test::TempDirectory place("/dev/shm");
+  const std::string book = place.path() + "/unloaded";
+  {
+    Unloaded before(book);
+    before.inherit(false);
+    before.remember(receipt_of({entry("a", Action::staged_out), entry("b", Action::staged_out)}));
+  }
+  Unloaded after(book);
+  after.inherit(true);
+  after.remember(receipt_of({entry("c", Action::staged_out)}));
+  Receipt receipt = receipt_of({});
+  after.add_to(receipt, [](const std::string&) { return false; }, {"a", "c", "x"});
+  REQUIRE(receipt.entries.size() == 3);
+  CHECK(find(receipt, "a")->reason == "unloaded while the job ran; removed from the buffer");
+  CHECK(find(receipt, "b")->reason.contains("the job removed or renamed it"));
+  CHECK(find(receipt, "c")->reason.contains("the job removed or renamed it"));  // made again
+  CHECK_FALSE(receipt.note.contains("a,"));
+  CHECK(receipt.note.ends_with(": b, c"));
 }
