@@ -2,6 +2,7 @@
 #include "stage/resume/resume.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -304,6 +305,11 @@ bool asks_for(const EntriesByPath& wanted, const fs::WalkItem& gone) {
   return entry != wanted.end() && !is_another(*entry->second, gone);
 }
 
+/// True if an unload or a drop removed the name of a file that the job made.
+bool is_dropped_result(const fs::WalkItem& gone) {
+  return gone.saved && gone.origin == fs::Origin{};
+}
+
 /// True if the file was exported, or still exists under another name.
 bool has_own_version(const fs::WalkItem& gone) {
   return gone.saved || gone.ino != 0;
@@ -315,10 +321,13 @@ Result<std::vector<fs::WalkItem>> stays_away(
     const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept,
     const std::function<Result<bool>(const std::string&)>& is_out) {
   const bool in_place = config::has_results_in_place(config);
-  const auto gone = staging.gone(!in_place);
+  auto gone = staging.gone(!in_place);
   auto away = removed_inputs(config, gone);
-  if (gone.empty() || (kept && in_place)) {
+  if (kept && in_place) {
     return away;
+  }
+  if (in_place) {
+    std::ranges::copy_if(staging.gone(true), std::back_inserter(gone), is_dropped_result);
   }
   EntriesByPath wanted;
   for (const auto& entry : plan.entries) {

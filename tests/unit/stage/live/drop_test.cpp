@@ -10,7 +10,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
 
+#include "ledger/version.hpp"
 #include "stage/pfs/forwarding_pfs.hpp"
+#include "stage/resume/resume.hpp"
 #include "unit/stage/live_scene.hpp"
 
 namespace efs::stage {
@@ -405,6 +407,42 @@ TEST_CASE("a directory that has changed stays", "[keep]") {
   CHECK(it.refused({"v/a", "v/b", "v/c"}) == 0);
   CHECK(it.has({"v/a", "v/b", "v/c"}, false));
   CHECK(it.buffer.exists("v/tmp"));
+}
+
+TEST_CASE("in place, a start that resumes the job does not import what was dropped", "[keep]") {
+  DropScene it;
+  it.config.in_place = true;
+  it.config.results_dir = it.config.root_dir;
+  it.config.resources = {{.path = it.config.root_dir}};
+  it.home({"a", "b"});
+  REQUIRE(it.refused({"a"}) == 0);
+  it.buffer.open();
+  Plan plan;
+  for (const auto* name : {"a", "b"}) {
+    struct stat st{};
+    REQUIRE(::stat(it.result(name).c_str(), &st) == 0);
+    PlanEntry& entry = plan.entries.emplace_back();
+    entry.path = name;
+    entry.type = EntryType::file;
+    entry.size = static_cast<std::uint64_t>(st.st_size);
+    entry.origin = ledger::version_of(st);
+  }
+  const auto never = [](const std::string&) -> Result<bool> {
+    return false;
+  };
+  auto away = stays_away(it.config, plan, *it.buffer.staging, false, never).value();
+  REQUIRE(away.size() == 1);
+  CHECK(away.front().path == "a");
+  CHECK(stays_away(it.config, plan, *it.buffer.staging, true, never).value().empty());
+  subtract(plan, it.buffer.staging->walk().value(), away);
+  CHECK(std::ranges::none_of(plan.entries, [](const auto& one) { return one.path == "a"; }));
+  std::ofstream(it.result("a")) << "a later version from elsewhere";
+  struct stat st{};
+  REQUIRE(::stat(it.result("a").c_str(), &st) == 0);
+  plan.entries.front() = {};
+  plan.entries.front().path = "a";
+  plan.entries.front().origin = ledger::version_of(st);
+  CHECK(stays_away(it.config, plan, *it.buffer.staging, false, never).value().empty());
 }
 
 }  // namespace
