@@ -331,7 +331,11 @@ class Fsdax final : public PlainBackend {
   bool may_be_written(std::uint64_t id) override { return lease_problem(id, F_RDLCK) != 0; }
 
   // The kernel grants a write lease only if no other process has the file open at all.
-  bool may_be_open(std::uint64_t id) override { return lease_problem(id, F_WRLCK) != 0; }
+  // A process that is being forked has all files of its parent for a moment.
+  bool may_be_open(std::uint64_t id) override {
+    const int problem = lease_problem(id, F_WRLCK);
+    return problem == EAGAIN ? lease_problem(id, F_WRLCK) != 0 : problem != 0;
+  }
 
   bool is_written(std::uint64_t id) override { return lease_problem(id, F_RDLCK) == EAGAIN; }
 
