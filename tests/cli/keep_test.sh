@@ -91,6 +91,20 @@ check 'used: it was closed last' await $late in_buffer 'ckpt.*' 'ckpt.6 ckpt.7'
 stopped '[0-9]+'
 check 'used: no version is lost' all_there 1 5
 
+# --- a directory stays as a whole while one of its files is open ---
+fresh whole 'outputs: [ { path: "sets/*", drain: on-close, keep: 1 } ]'
+started "$JOB"
+mkdir -p "$MNT/sets/1" "$MNT/sets/2"
+for f in a b c; do version sets/1/$f $f; done
+exec 5<"$MNT/sets/1/c"
+version sets/2/a later
+sleep 4
+check 'keep: a version stays as a whole while one of its files is open' in_buffer 'sets/1/*' 'sets/1/a sets/1/b sets/1/c'
+exec 5<&-
+check 'whole: closed, it goes as a whole' await 90 in_buffer 'sets/1/*' 'sets/1/*'
+stopped '[0-9]+'
+check 'whole: nothing is lost' eval 'has sets/1/a a && has sets/1/b b && has sets/1/c c'
+
 # --- results-dir has another version ---
 fresh other "$KEEP"
 started "$JOB"
@@ -175,4 +189,16 @@ for how in salvage start; do
   fi
   check "$NAME: no version is lost" all_there 1 4
 done
+# --- both are killed, in place, and an input covers the versions ---
+fresh killed-place 'resources: [ [ path: input, flags: persistent ] ]' 'outputs: [ { path: "input/ckpt.*", drain: on-close, keep: 1 } ]'
+sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS
+started "$JOB"
+for i in 1 2 3; do version input/ckpt.$i "content $i"; done
+check 'killed-place: two are dropped' await $late in_buffer 'input/ckpt.*' 'input/ckpt.3'
+kill_both killed-place
+started "$JOB"
+check 'keep: a start in place does not import what was dropped' in_buffer 'input/ckpt.*' 'input/ckpt.3'
+check 'killed-place: inputs are there' test -e "$MNT/input/a"
+stopped '[0-9]+'
+check 'killed-place: no version is lost' eval 'has input/ckpt.1 "content 1" && has input/ckpt.2 "content 2" && has input/ckpt.3 "content 3"'
 finish
