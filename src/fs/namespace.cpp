@@ -163,7 +163,7 @@ std::string Namespace::path_of(const Inode& directory, const std::string& name) 
 
 void Namespace::make_room(const Record& record) {
   std::uint64_t parent = 0;
-  if (const auto* made = std::get_if<MakeNode>(&record)) {
+  if (const auto* made = node_of(record)) {
     parent = made->parent;
   } else if (const auto* linked = std::get_if<Link>(&record)) {
     parent = linked->parent;
@@ -541,6 +541,63 @@ Status Namespace::apply_one(const LostWrites& r) {
   // A live request has counted before: see Filesystem::record_lost_write().
   inode->lost_writes = r.lacks == 0 ? 0 : std::max(inode->lost_writes, 1U);
   return {};
+}
+
+// Not destroyed half-way: what can fail comes first.
+Status Namespace::apply_one(const MakeRemote& r) {
+  if (!S_ISREG(r.mode) || r.dirty != 0 || r.staged == 0 || r.background > 1) {
+    return impossible("make remote");
+  }
+  auto remote = std::make_unique<Remote>(Remote{.version = r.version,
+                                                .source = r.source,
+                                                .background = r.background != 0,
+                                                .priority = r.priority});
+  EFS_TRY(apply_one(static_cast<const MakeNode&>(r)));
+  InodeExtra& extra = find(r.ino)->more();  // there: it has an origin
+  extra.remote = std::move(remote);
+  ++remote_files_;
+  remote_bytes_ += r.version.size;
+  return {};
+}
+
+Status Namespace::apply_one(const Fetched& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || !inode->is_remote()) {
+    return impossible("fetched");
+  }
+  end_remote(*inode);
+  return {};
+}
+
+void Namespace::end_remote(Inode& inode) {
+  --remote_files_;
+  remote_bytes_ -= inode.extra->remote->version.size;
+  inode.extra->remote.reset();
+}
+
+void Namespace::destroy(std::uint64_t ino) {
+  if (Inode* inode = find(ino); inode != nullptr && inode->is_remote()) {
+    end_remote(*inode);
+  }
+  inodes_.erase(ino);
+}
+
+std::vector<std::uint64_t> Namespace::remote_below(const Inode& directory) const {
+  std::vector<std::uint64_t> found;
+  std::vector<const Inode*> todo{&directory};
+  while (remote_files_ > 0 && !todo.empty()) {
+    const Inode& at = *todo.back();
+    todo.pop_back();
+    at.directory->for_each([&](const std::string&, const Directory::Entry& entry) {
+      const Inode& inode = *find(entry.ino);
+      if (inode.is_directory()) {
+        todo.push_back(&inode);
+      } else if (inode.is_remote()) {
+        found.push_back(inode.ino);
+      }
+    });
+  }
+  return found;
 }
 
 Status Namespace::apply_one(const Settled& r) {

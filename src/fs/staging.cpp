@@ -77,6 +77,11 @@ MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const S
   return node;
 }
 
+MakeRemote remote_node(const MakeNode& node, const Remote& remote) {
+  return {node, remote.version, remote.source, static_cast<std::uint8_t>(remote.background),
+          remote.priority};
+}
+
 std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node) {
   // the names and numbers of the record want room too
   constexpr std::size_t most = store::Journal::max_payload / 2;
@@ -133,6 +138,11 @@ Result<OpenContainer> Staging::adopt_file(Container& other) {
 }
 
 Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
+  EFS_TRY(filesystem_.check_here(ino));
+  return open_any_container(ino);
+}
+
+Result<OpenContainer> Staging::open_any_container(std::uint64_t ino) {
   std::atomic<std::uint32_t>& count = filesystem_.held_;
   {
     // The lock excludes a punch of zeros, which changes the container's mtime for a moment.
@@ -191,8 +201,11 @@ Status Staging::publish_one(const StagedFile& file) {
   node.origin_path = file.path;
   node.xattrs = file.xattrs;
   const auto bulky = take_bulky_xattrs(node);
+  const auto record = [&]() -> Record {
+    return file.remote ? Record(remote_node(node, *file.remote)) : Record(node);
+  };
   if (bulky.empty()) {
-    return filesystem_.commit(0, node, removal_reserve(place->name));
+    return filesystem_.commit(0, record(), removal_reserve(place->name));
   }
   // The name last, so that a journal that ends between these records shows no file without its
   // attributes.
@@ -200,7 +213,7 @@ Status Staging::publish_one(const StagedFile& file) {
                   .parent = node.parent,
                   .time = node.ctime,
                   .name = std::exchange(node.name, {})};
-  EFS_TRY(filesystem_.commit(0, node));
+  EFS_TRY(filesystem_.commit(0, record()));
   for (const auto& [name, value] : bulky) {
     EFS_TRY(filesystem_.commit(
         0, SetXattr{.ino = file.ino, .time = node.ctime, .name = name, .value = value}));
@@ -412,7 +425,7 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
 }
 
 bool Staging::has_content_that_came_in(const Inode& inode) {
-  return !inode.dirty && inode.is_whole_import() && !inode.extra->saved;
+  return !inode.dirty && inode.is_whole_import() && !inode.extra->saved && !inode.is_remote();
 }
 
 // Returns the staging state of a name. `keep` and `keep_path` of `step` come from the directory
@@ -461,6 +474,7 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   }
   item.xattrs = extra.xattrs;
   item.parts = extra.parts;
+  item.remote = inode.is_remote();
   if (S_ISLNK(inode.mode)) {
     item.target = extra.target;
   }

@@ -158,7 +158,7 @@ Status Staging::publish_in_steps(MakeNode& node, const std::map<std::string, std
 }
 
 Status Staging::publish_over(const StagedFile& file, Over over, const std::string& parts) {
-  const auto& [ino, path, attributes, origin, xattrs] = file;
+  const auto& [ino, path, attributes, origin, xattrs, remote] = file;
   EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
   Published published;
   {

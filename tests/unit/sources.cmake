@@ -92,6 +92,7 @@ set(sources
   fs/open_table_test.cpp
   fs/record_test.cpp
   fs/recovery_test.cpp
+  fs/remote_test.cpp
   fs/removals_test.cpp
   fs/room_ahead_test.cpp
   fs/segment_tree_test.cpp
