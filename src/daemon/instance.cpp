@@ -44,6 +44,9 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
              .takeovers = options_.takeovers},
       store_(options_.config, store_options(options_), supervisor),
       watchers_(options_.config, options_.directory, [this] { return status_->status_file(); }),
+      fetcher_({.transfers = transfers_,
+                .figures = options_.mount.figures != nullptr ? &options_.mount.figures->fetched
+                                                             : nullptr}),
       mount_(options_.config, options_.mount, supervisor, stops_),
       transfers_({.config = options_.config,
                   .directory = options_.directory,
@@ -68,6 +71,7 @@ Instance::~Instance() {
   (void)stops_.enter(Event::destroyed);
   server_.reset();
   end_draining();
+  (void)fetcher_.end(Clock::time_point::max());
 }
 
 Status Instance::listen() {
@@ -80,7 +84,7 @@ Status Instance::listen() {
                                                                .tasks = tasks_.get(),
                                                                .progress = progress_,
                                                                .figures = options_.mount.figures});
-  std::vector<StatusSource*> sources{&transfers_, &watchers_, &store_, &mount_};
+  std::vector<StatusSource*> sources{&transfers_, &fetcher_, &watchers_, &store_, &mount_};
   if (drains) {
     auto* const figures = options_.mount.figures;
     drainer_ =
@@ -292,7 +296,11 @@ Status Instance::open_files() {
 
 void Instance::open_session() {
   mount_.open_session(
-      {.open = store_.buffer(), .places = store_.places(), .sinks = watchers_.sinks()});
+      {.open = store_.buffer(),
+       .places = store_.places(),
+       .sinks = watchers_.sinks(),
+       .put_aside = fetcher_.put_aside()});
+  fetcher_.begin(store_.files());
 }
 
 void Instance::publish() {
@@ -328,6 +336,7 @@ void Instance::give_back_what_was_kept(bool in_a_hurry) {
 }
 
 void Instance::tear_down() {
+  (void)fetcher_.end(Clock::time_point::max());
   mount_.abort();
   end_draining();
   tasks_.get().close(false);

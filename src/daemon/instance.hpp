@@ -12,6 +12,7 @@
 #include "control/server.hpp"
 #include "daemon/control_api.hpp"
 #include "daemon/drainer.hpp"
+#include "daemon/fetcher.hpp"
 #include "daemon/job_recorder.hpp"
 #include "daemon/job_status.hpp"
 #include "daemon/job_store.hpp"
@@ -69,6 +70,7 @@ class Instance {
   void publish();
   void begin_draining();
   void end_draining();
+  bool end_fetches(const StopRequest& request);
   void end_transfers(const StopRequest& request);
   /// Returns the end that a predecessor recorded in the manifest, or nullopt if the instance had
   /// not ended.
@@ -130,7 +132,8 @@ class Instance {
   StartOutcome start_outcome_;
   JobStore store_;
   JobWatchers watchers_;  // reads status_
-  MountService mount_;    // uses store_, watchers_, stops_
+  Fetcher fetcher_;       // uses transfers_, until its end()
+  MountService mount_;    // uses store_, watchers_, stops_, fetcher_
   TransferService transfers_;
   JobTasks tasks_;  // they use transfers_
   // from listen() on

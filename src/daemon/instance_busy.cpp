@@ -36,10 +36,25 @@ Status Instance::unmount_or_unload(StopRequest& request, std::string& unloaded) 
 // Two transfers to results-dir at once would remove each other's partials.
 void Instance::end_transfers(const StopRequest& request) {
   end_draining();
-  if (!tasks_.end_for(request) && !stops_.last_of(request).stage_out) {
+  const bool fetches_ended = end_fetches(request);
+  if ((!tasks_.end_for(request) || !fetches_ended) && !stops_.last_of(request).stage_out) {
     leave_without_pfs();
   }
   (void)tasks_.get().close(false);
+}
+
+// The export needs no content that is not here. A fetch ends at its next call to the PFS, which may
+// hang: then the stop waits as long as for a task.
+bool Instance::end_fetches(const StopRequest& request) {
+  constexpr auto patience = std::chrono::seconds(5);
+  constexpr auto look = std::chrono::milliseconds(250);
+  const auto begin = Clock::now();
+  while (!fetcher_.end(Clock::now() + look)) {
+    if (!stops_.last_of(request).stage_out && Clock::now() >= begin + patience) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // The unload has a thread of its own: the PFS may hang.

@@ -227,6 +227,7 @@ void MountService::open_session(MountedBuffer buffer) {
                              .usage = kept != nullptr ? &kept->usage : nullptr,
                              .due_work = space_samples(buffer_->open.backend),
                              .limits = limits_.of_session(),
+                             .put_aside = buffer_->put_aside,
                              .door = options_.door,
                              .door_totals = kept != nullptr ? &kept->door : nullptr});
   MutexLock lock(mutex_);

@@ -190,7 +190,7 @@ class Staging {
   struct Fetch {
     Remote remote;
     FileTime atime, mtime;  // those of the file
-    OpenContainer file;  // a hole of the file's size
+    OpenContainer file;     // empty
   };
 
   /// Begins, or begins anew, to fetch the content of a remote file. nullopt: its content is here.

@@ -18,8 +18,12 @@ bool Staging::is_remote(std::uint64_t ino) const {
   return inode != nullptr && inode->nlink > 0 && inode->is_remote();
 }
 
-// An earlier worker may have left a part of the content: the file begins as a hole again.
+// An earlier worker may have left a part of the content.
 Result<std::optional<Staging::Fetch>> Staging::begin_fetch(std::uint64_t ino) {
+  // The journal may have the end of an earlier fetch, of which this process does not know.
+  if (filesystem_.failed()) {
+    return fail(EROFS, "the file system is read-only: its journal has failed");
+  }
   Fetch fetch;
   {
     const ReadLock lock(filesystem_.mutex_);
@@ -40,7 +44,6 @@ Result<std::optional<Staging::Fetch>> Staging::begin_fetch(std::uint64_t ino) {
   }
   fetch.file = std::move(*file);
   EFS_TRY(fetch.file.container->truncate(0));
-  EFS_TRY(fetch.file.container->truncate(fetch.remote.version.size));
   return fetch;
 }
 

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "daemon/fetcher.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "base/thread.hpp"
+#include "fs/staging.hpp"
+
+namespace efs::daemon {
+
+using Kind = FetchOutcome::Kind;
+
+Fetcher::Fetcher(Parts parts)
+    : its_(parts),
+      figures_(its_.figures != nullptr ? *its_.figures : own_figures_),
+      aside_([this] {
+        auto made = fuse::PutAside::make([this](std::uint64_t ino) { want(ino); });
+        if (!made) {
+          log::warn("event=fetch_off reason=\"{}\"", describe(made.error()));
+        }
+        return made ? std::move(*made) : nullptr;
+      }()) {}
+
+Fetcher::~Fetcher() {
+  (void)end(Time::max());
+}
+
+void Fetcher::begin(fs::Filesystem& files) {
+  const fs::Staging staging(files);
+  const auto background = staging.remote_files(true);
+  const MutexLock lock(mutex_);
+  files_ = &files;
+  serves_ = true;
+  progress_.cancel = false;
+  for (const auto& file : background) {
+    queue_.add_background(file.ino, file.priority);
+  }
+  for (std::size_t i = 0; i < std::min<std::size_t>(background.size(), most_background); ++i) {
+    add_thread();
+  }
+  changed_.notify_all();
+}
+
+// A fetch that is running ends at its next call to the PFS.
+bool Fetcher::end(Time until) {
+  std::vector<std::jthread> ended;  // joined without the lock
+  {
+    const MutexLock lock(mutex_);
+    serves_ = false;
+    progress_.cancel = true;
+    for (const auto ino : queue_.drop()) {
+      refuse(ino, EIO);
+    }
+    changed_.notify_all();
+    while (working_ > 0) {
+      if (until == Time::max()) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, until)) {
+        return working_ == 0;
+      }
+    }
+    ended = std::exchange(threads_, {});
+    files_ = nullptr;
+  }
+  return true;
+}
+
+void Fetcher::refuse(std::uint64_t ino, int error) {
+  if (aside_) {
+    aside_->fetched(ino, error);
+  }
+}
+
+// Called by a thread that serves requests.
+void Fetcher::want(std::uint64_t ino) noexcept try {
+  const MutexLock lock(mutex_);
+  if (!serves_) {
+    return refuse(ino, EIO);
+  }
+  queue_.want(ino);
+  if (queue_.wanted() > idle_) {
+    add_thread();
+  }
+  if (working_ == 0) {
+    (void)queue_.drop();
+    return refuse(ino, EIO);
+  }
+  changed_.notify_all();
+} catch (const std::bad_alloc&) {
+  refuse(ino, ENOMEM);
+}
+
+void Fetcher::add_thread() {
+  if (working_ >= most_threads) {
+    return;
+  }
+  threads_.reserve(threads_.size() + 1);
+  auto thread = start_thread([this] { work(); });
+  if (!thread) {
+    log::warn("event=no_thread_for_fetch threads={} reason=\"{}\"", working_,
+              describe(thread.error()));
+    return;
+  }
+  threads_.push_back(std::move(*thread));
+  ++working_;
+}
+
+void Fetcher::work() noexcept {
+  mutex_.lock();
+  while (serves_) {
+    const bool wanted = queue_.wanted() > 0;
+    const bool may_take = wanted || background_running_ < most_background;
+    std::optional<std::uint64_t> ino;
+    try {
+      ino = may_take ? queue_.take(true) : std::nullopt;
+    } catch (const std::bad_alloc&) {
+    }  // it stays in the queue
+    if (!ino) {
+      ++idle_;
+      changed_.wait(mutex_);
+      --idle_;
+      continue;
+    }
+    background_running_ += wanted ? 0 : 1;
+    mutex_.unlock();
+    fetch(*ino);
+    mutex_.lock();
+    background_running_ -= wanted ? 0 : 1;
+    changed_.notify_all();
+  }
+  --working_;
+  changed_.notify_all();
+  mutex_.unlock();
+}
+
+// The queue forgets the file first: a request that is put aside from then on begins a new fetch.
+void Fetcher::fetch(std::uint64_t ino) {
+  const FetchOutcome outcome = its_.transfers.fetch(ino, progress_);
+  {
+    const MutexLock lock(mutex_);
+    queue_.done(ino);
+  }
+  try {
+    tell(ino, outcome);
+  } catch (const std::bad_alloc&) {
+  }  // the figures count
+  const int error = outcome.kind == Kind::here ? 0 : outcome.kind == Kind::gone ? ESTALE : EIO;
+  refuse(ino, error);
+}
+
+void Fetcher::tell(std::uint64_t ino, const FetchOutcome& outcome) {
+  if (outcome.kind == Kind::here) {
+    ++figures_.files;
+    figures_.bytes += outcome.bytes;
+    const MutexLock lock(mutex_);
+    error_.clear();
+    return;
+  }
+  if (outcome.kind != Kind::failed) {
+    return;
+  }
+  ++figures_.failures;
+  const std::string path = fs::Staging(*files_).path_of(ino);
+  log::warn("event=fetch_failed path=\"{}\" reason=\"{}\"", escaped(path),
+            printable(describe(outcome.error)));
+  const MutexLock lock(mutex_);
+  error_ = path + ": " + describe(outcome.error);
+}
+
+void Fetcher::add_status(control::replies::Status& status) {
+  const MutexLock lock(mutex_);
+  if (files_ == nullptr) {
+    return;
+  }
+  const auto left = fs::Staging(*files_).remote_totals();
+  if (left.files == 0 && figures_.files == 0 && figures_.failures == 0) {
+    return;
+  }
+  auto& fetch = status.fetch.emplace();
+  fetch.fetched = figures_.files;
+  fetch.fetched_bytes = figures_.bytes;
+  fetch.failures = figures_.failures;
+  fetch.remote = left.files;
+  fetch.remote_bytes = left.bytes;
+  fetch.running = queue_.running();
+  fetch.waiting = aside_ ? aside_->waiting() : 0;
+  if (!error_.empty()) {
+    fetch.last_error = error_;
+  }
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Requests that wait for the content of a remote file (fs::Remote). Such a request is put aside as
+// the kernel sent it, and holds no thread. It is handled again, from its beginning, when the content
+// is here, the fetch has failed, or its client was interrupted.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "base/result.hpp"
+#include "base/unique_fd.hpp"
+
+namespace efs::fuse {
+
+/// Thread-safe.
+class PutAside {
+ public:
+  /// `wanted` is called after a request was put aside, on its thread. It starts the fetch of the
+  /// file, does not wait for it, and must not throw. Fails with an errno.
+  static Result<std::unique_ptr<PutAside>> make(std::function<void(std::uint64_t ino)> wanted);
+
+  /// A descriptor for poll(2), readable when take() may have a request.
+  int ready_fd() const { return ready_fd_.get(); }
+
+  /// Keeps a copy of the request, which needs the content of `ino`. Throws std::bad_alloc, without
+  /// an effect.
+  void park(std::uint64_t ino, std::span<const std::byte> request);
+  /// Call it when the thread of a parked request has finished with the request. `interrupted`:
+  /// libfuse had the interrupt of its client.
+  void parked(std::uint64_t ino, std::uint64_t unique, bool interrupted);
+
+  /// Starts further fetches, which a request will wait for later.
+  void want_all(std::span<const std::uint64_t> inos) const {
+    for (const auto ino : inos) {
+      wanted_(ino);
+    }
+  }
+
+  /// The fetch of this file has ended: `error` 0 if its content is here, or the error that the
+  /// waiting clients get. A request that is put aside later begins another fetch.
+  void fetched(std::uint64_t ino, int error);
+
+  /// The client of this request was interrupted. Returns true if the request waits here; it is then
+  /// answered EINTR. False: the request is handled, or may be put aside after this call.
+  bool interrupt(std::uint64_t unique);
+
+  struct Taken {
+    std::size_t size = 0;  // 0: there is none
+    int error = 0;         // the answer, if the request would wait again
+  };
+
+  /// A request to be handled now, after a copy to `into`, which must have room for the largest.
+  Taken take(std::span<std::byte> into);
+
+  /// The number of requests that wait for a fetch.
+  std::size_t waiting() const { return waiting_; }
+
+  /// Drops all requests: the connection has ended.
+  void clear();
+
+ private:
+  struct Parked {
+    std::uint64_t unique;  // without resent_bit
+    int error = 0;
+    std::vector<std::byte> request;
+  };
+
+  PutAside(std::function<void(std::uint64_t)> wanted, UniqueFd ready)
+      : wanted_(std::move(wanted)), ready_fd_(std::move(ready)) {}
+
+  using Requests = std::list<Parked>;
+
+  bool interrupt_locked(std::uint64_t unique) EFS_REQUIRES(mutex_);
+  /// Moves a request to ready_. Allocates nothing, so that none is lost.
+  void make_ready(Requests& from, Requests::iterator request, int error) EFS_REQUIRES(mutex_);
+
+  const std::function<void(std::uint64_t)> wanted_;
+  const UniqueFd ready_fd_;  // an eventfd: readable while ready_ is not empty
+  std::atomic<std::size_t> waiting_{0};
+  std::atomic<std::size_t> ready_count_{0};
+  Mutex mutex_;  // rank 88: no other lock is taken under it
+  std::unordered_map<std::uint64_t, Requests> by_file_ EFS_GUARDED_BY(mutex_);
+  Requests ready_ EFS_GUARDED_BY(mutex_);
+  // interrupted requests that were not found: each may be just about to be put aside
+  std::array<std::uint64_t, 64> not_found_ EFS_GUARDED_BY(mutex_){};
+  std::size_t next_not_found_ EFS_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace efs::fuse
