@@ -409,9 +409,9 @@ void print_drain(std::ostream& out, const replies::Drain& drain) {
 
 // Prints how many contents of inputs are not here yet.
 void print_fetch(std::ostream& out, const replies::Fetch& fetch) {
-  out << "  remote   " << fetch.remote << " inputs are not here (" << format_bytes(fetch.remote_bytes)
-      << "), " << fetch.running << " are being fetched, " << fetch.fetched << " were ("
-      << format_bytes(fetch.fetched_bytes) << ")\n";
+  out << "  remote   " << fetch.remote << " inputs are not here ("
+      << format_bytes(fetch.remote_bytes) << "), " << fetch.running << " are being fetched, "
+      << fetch.fetched << " were (" << format_bytes(fetch.fetched_bytes) << ")\n";
   if (fetch.waiting > 0) {
     out << "           " << fetch.waiting << " operations of programs wait\n";
   }

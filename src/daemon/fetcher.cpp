@@ -13,12 +13,8 @@
 
 namespace efs::daemon {
 
-using Kind = FetchOutcome::Kind;
-
 Fetcher::Fetcher(Parts parts)
-    : its_(parts),
-      figures_(its_.figures != nullptr ? *its_.figures : own_figures_),
-      aside_([this] {
+    : its_(parts), figures_(its_.figures != nullptr ? *its_.figures : own_figures_), aside_([this] {
         auto made = fuse::PutAside::make([this](std::uint64_t ino) { want(ino); });
         if (!made) {
           log::warn("event=fetch_off reason=\"{}\"", describe(made.error()));
@@ -149,19 +145,21 @@ void Fetcher::fetch(std::uint64_t ino) {
     tell(ino, outcome);
   } catch (const std::bad_alloc&) {
   }  // the figures count
-  const int error = outcome.kind == Kind::here ? 0 : outcome.kind == Kind::gone ? ESTALE : EIO;
+  const int error = outcome.kind == FetchOutcome::Kind::here   ? 0
+                    : outcome.kind == FetchOutcome::Kind::gone ? ESTALE
+                                                               : EIO;
   refuse(ino, error);
 }
 
 void Fetcher::tell(std::uint64_t ino, const FetchOutcome& outcome) {
-  if (outcome.kind == Kind::here) {
+  if (outcome.kind == FetchOutcome::Kind::here) {
     ++figures_.files;
     figures_.bytes += outcome.bytes;
     const MutexLock lock(mutex_);
     error_.clear();
     return;
   }
-  if (outcome.kind != Kind::failed) {
+  if (outcome.kind != FetchOutcome::Kind::failed) {
     return;
   }
   ++figures_.failures;

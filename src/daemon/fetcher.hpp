@@ -65,9 +65,9 @@ class Fetcher final : public StatusSource {
   KeptFetched own_figures_;
   KeptFetched& figures_;
   const std::unique_ptr<fuse::PutAside> aside_;
-  stage::Progress progress_;  // of all fetches
+  stage::Progress progress_;         // of all fetches
   fs::Filesystem* files_ = nullptr;  // between begin() and end(), and while a thread works
-  Mutex mutex_;  // rank 6
+  Mutex mutex_;                      // rank 6
   Condition changed_;
   FetchQueue queue_ EFS_GUARDED_BY(mutex_);
   bool serves_ EFS_GUARDED_BY(mutex_) = false;  // between begin() and end()

@@ -295,11 +295,10 @@ Status Instance::open_files() {
 }
 
 void Instance::open_session() {
-  mount_.open_session(
-      {.open = store_.buffer(),
-       .places = store_.places(),
-       .sinks = watchers_.sinks(),
-       .put_aside = fetcher_.put_aside()});
+  mount_.open_session({.open = store_.buffer(),
+                       .places = store_.places(),
+                       .sinks = watchers_.sinks(),
+                       .put_aside = fetcher_.put_aside()});
   fetcher_.begin(store_.files());
 }
 

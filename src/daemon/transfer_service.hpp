@@ -25,9 +25,9 @@
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until(), drain(), fetch() and the figures are thread-safe. The other functions
-/// are for the thread of the instance. The buffer must be open, except for inherit() and the
-/// figures.
+/// load(), unload(), unload_until(), drain(), fetch() and the figures are thread-safe. The other
+/// functions are for the thread of the instance. The buffer must be open, except for inherit() and
+/// the figures.
 class TransferService final : public StatusSource,
                               public LiveTransfers,
                               public DrainTransfers,

@@ -72,18 +72,15 @@ Status Filesystem::refuse_remote(const Record& record) const {
 }
 
 bool Filesystem::moves_remote(const Rename& record) const {
-  const auto moves = [this](std::uint64_t parent, const std::string& name)
-                         EFS_REQUIRES(mutex_) {
-                           const Inode* directory = names_.find(parent);
-                           const auto moved = directory != nullptr
-                                                  ? names_.child(*directory, name)
-                                                  : Result<Inode*>(fail(ENOENT));
-                           if (!moved) {
-                             return false;
-                           }
-                           return (*moved)->is_directory() ? !names_.remote_below(**moved).empty()
-                                                           : (*moved)->is_remote();
-                         };
+  const auto moves = [this](std::uint64_t parent, const std::string& name) EFS_REQUIRES(mutex_) {
+    const Inode* directory = names_.find(parent);
+    const auto moved =
+        directory != nullptr ? names_.child(*directory, name) : Result<Inode*>(fail(ENOENT));
+    if (!moved) {
+      return false;
+    }
+    return (*moved)->is_directory() ? !names_.remote_below(**moved).empty() : (*moved)->is_remote();
+  };
   return moves(record.parent, record.name) ||
          ((record.flags & RENAME_EXCHANGE) != 0 && moves(record.new_parent, record.new_name));
 }

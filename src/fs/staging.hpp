@@ -207,6 +207,7 @@ class Staging {
     std::uint64_t ino = 0;
     std::int32_t priority = 0;
   };
+
   std::vector<RemoteFile> remote_files(bool background_only) const;
   /// The path of a file with one name, for people; "": it has no name.
   std::string path_of(std::uint64_t ino) const;
@@ -214,6 +215,7 @@ class Staging {
   struct RemoteTotals {
     std::uint64_t files = 0, bytes = 0;
   };
+
   RemoteTotals remote_totals() const;
 
   /// As Filesystem::secure().

@@ -6,7 +6,7 @@
 namespace efs::fs {
 namespace {
 
-std::unexpected<Error> nameless() {
+std::unexpected<Error> lost_its_name() {
   return fail(ESTALE, "the file was removed before its content was fetched");
 }
 
@@ -29,7 +29,7 @@ Result<std::optional<Staging::Fetch>> Staging::begin_fetch(std::uint64_t ino) {
     const ReadLock lock(filesystem_.mutex_);
     const Inode* inode = filesystem_.names_.find(ino);
     if (inode == nullptr || inode->nlink == 0) {
-      return nameless();
+      return lost_its_name();
     }
     if (!inode->is_remote()) {
       return std::nullopt;
@@ -62,11 +62,11 @@ Status Staging::end_fetch(const Fetch& fetch) {
   WriteLock lock(filesystem_.mutex_);
   Inode* inode = filesystem_.names_.find(ino);
   if (inode == nullptr || inode->nlink == 0 || !inode->is_remote()) {
-    return nameless();
+    return lost_its_name();
   }
   // The fetch is no change that a program may see.
-  inode->extra->kept_time = InodeExtra::KeptTime{
-      .shown = inode->ctime, .ctime = now->st_ctim, .mtime = now->st_mtim};
+  inode->extra->kept_time =
+      InodeExtra::KeptTime{.shown = inode->ctime, .ctime = now->st_ctim, .mtime = now->st_mtim};
   return filesystem_.commit(0, Fetched{.ino = ino});
 }
 

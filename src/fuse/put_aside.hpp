@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // Requests that wait for the content of a remote file (fs::Remote). Such a request is put aside as
-// the kernel sent it, and holds no thread. It is handled again, from its beginning, when the content
-// is here, the fetch has failed, or its client was interrupted.
+// the kernel sent it, and holds no thread. It is handled again, from its beginning, when the
+// content is here, the fetch has failed, or its client was interrupted.
 
 #include <array>
 #include <atomic>

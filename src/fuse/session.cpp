@@ -93,8 +93,8 @@ class FuseReader final : public RequestReader {
       shared_.keep({memory_.data(), memory_.data() + buffer_.size});
     }
     {
-      const Delivery delivery(header.unique, answer_,
-                              std::span(memory_.data(), buffer_.size), wait_error_);
+      const Delivery delivery(header.unique, answer_, std::span(memory_.data(), buffer_.size),
+                              wait_error_);
       fuse_session_process_buf(shared_.session, &buffer_);
     }
     const bool is_new = (header.unique & resent_bit) == 0;

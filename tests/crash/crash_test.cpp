@@ -37,7 +37,7 @@ void hold(const test::Scenario& scenario, Enumeration how) {
 
 void hold_everything(Enumeration how) {
   for (const auto& scenario : {test::every_operation(), test::every_staging(), test::every_export(),
-                               test::every_loss(), test::bulky_attributes()}) {
+                               test::every_loss(), test::every_fetch(), test::bulky_attributes()}) {
     for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often}) {
       how.smallest_compaction = compaction;
       hold(scenario, how);

@@ -51,6 +51,7 @@ set(sources
   daemon/drain_candidates_test.cpp
   daemon/drain_schedule_test.cpp
   daemon/drainer_test.cpp
+  daemon/fetch_queue_test.cpp
   daemon/file_verbs_test.cpp
   daemon/job_history_test.cpp
   daemon/job_recorder_test.cpp
@@ -109,6 +110,7 @@ set(sources
   fuse/leader_placement_test.cpp
   fuse/limits_test.cpp
   fuse/name_table_test.cpp
+  fuse/put_aside_test.cpp
   fuse/registration_batch_test.cpp
   fuse/request_loop_test.cpp
   fuse/request_test.cpp
@@ -177,6 +179,7 @@ set(sources
   stage/export/unmatched_test.cpp
   stage/forwarding_source_test.cpp
   stage/import/cache_test.cpp
+  stage/import/fetch_test.cpp
   stage/import/reuse_test.cpp
   stage/import/stage_in_fault_test.cpp
   stage/import/stage_in_test.cpp

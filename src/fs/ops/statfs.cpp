@@ -12,7 +12,8 @@ struct statvfs Filesystem::statfs() {
   ReadLock lock(mutex_);
   // contents that are not here will need their room
   const std::uint64_t used = space.used + names_.remote_bytes();
-  const std::uint64_t available = space.available - std::min(space.available, names_.remote_bytes());
+  const std::uint64_t available =
+      space.available - std::min(space.available, names_.remote_bytes());
   struct statvfs result{};
   result.f_bsize = result.f_frsize = 4096;
   result.f_blocks = space.capacity / 4096;

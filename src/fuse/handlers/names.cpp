@@ -142,8 +142,8 @@ void rename(Request& request, const Rename& rename) {
   fs::Filesystem& filesystem = request.filesystem();
   const std::string name = rename.name, new_name = rename.new_name;
   const auto do_rename = [&] {
-    return filesystem.rename(request.caller(), {rename.parent, name},
-                             {rename.new_parent, new_name}, rename.flags);
+    return filesystem.rename(request.caller(), {rename.parent, name}, {rename.new_parent, new_name},
+                             rename.flags);
   };
   Status renamed = filesystem.with_room(do_rename);
   while (!renamed && needs_content(renamed.error())) {

@@ -15,9 +15,7 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::uint64_t huge_page = 2U << 20U;
-
-using Kind = FetchOutcome::Kind;
+constexpr std::uint64_t smallest_huge = 2U << 20U;
 
 /// Ends the copy when the file has lost its name.
 class RemoteSink final : public ContentSink {
@@ -58,7 +56,7 @@ Result<struct stat> planned_version(PfsIo& pfs, int source, const fs::Origin& pl
   return now;
 }
 
-Status copy(const fs::Staging::Fetch& fetch, const FetchMeans& means) {
+Status copy_content(const fs::Staging::Fetch& fetch, const FetchMeans& means) {
   const fs::Remote& remote = fetch.remote;
   const auto root = means.pfs.open(AT_FDCWD, means.root_dir, passage_flags);
   if (!root) {
@@ -74,17 +72,15 @@ Status copy(const fs::Staging::Fetch& fetch, const FetchMeans& means) {
   EFS_TRY(before);
   const auto allocated = static_cast<std::uint64_t>(before->st_blocks) * 512;
   // as a stage-in: huge pages for a file without holes
-  if (remote.version.size >= huge_page && allocated >= remote.version.size) {
+  if (remote.version.size >= smallest_huge && allocated >= remote.version.size) {
     EFS_TRY(fetch.file.container->truncate(remote.version.size));
   }
   fs::OpenContainer file = fetch.file;
   const PfsContent from(means.pfs, source->get());
   const RemoteSink to(means.staging, file);
-  EFS_TRY(copy_data({.source = from,
-                     .destination = to,
-                     .size = remote.version.size,
-                     .allocated = allocated},
-                    means.scratch, nullptr, means.progress));
+  EFS_TRY(copy_data(
+      {.source = from, .destination = to, .size = remote.version.size, .allocated = allocated},
+      means.scratch, nullptr, means.progress));
   const auto after = planned_version(means.pfs, source->get(), remote.version);
   return after ? Status() : std::unexpected(after.error());
 }
@@ -92,12 +88,12 @@ Status copy(const fs::Staging::Fetch& fetch, const FetchMeans& means) {
 FetchOutcome outcome_of(const fs::Staging& staging, std::uint64_t ino, Error error,
                         const Progress& progress) {
   if (!staging.is_remote(ino)) {
-    return {.kind = Kind::gone};
+    return {.kind = FetchOutcome::Kind::gone};
   }
   if (progress.cancel) {
-    return {.kind = Kind::cancelled};
+    return {.kind = FetchOutcome::Kind::cancelled};
   }
-  return {.kind = Kind::failed, .error = std::move(error)};
+  return {.kind = FetchOutcome::Kind::failed, .error = std::move(error)};
 }
 
 FetchOutcome fetch(std::uint64_t ino, const FetchMeans& means) {
@@ -108,7 +104,7 @@ FetchOutcome fetch(std::uint64_t ino, const FetchMeans& means) {
   if (!*begun) {
     return {};
   }
-  Status done = copy(**begun, means);
+  Status done = copy_content(**begun, means);
   if (!done) {
     (void)(*begun)->file.container->truncate(0);  // gives back its room
     return outcome_of(means.staging, ino, done.error(), means.progress);
@@ -116,7 +112,7 @@ FetchOutcome fetch(std::uint64_t ino, const FetchMeans& means) {
   // The content stays whatever comes now: the record may be in the journal.
   done = means.staging.end_fetch(**begun);
   if (done) {
-    return {.kind = Kind::here, .bytes = (*begun)->remote.version.size};
+    return {.kind = FetchOutcome::Kind::here, .bytes = (*begun)->remote.version.size};
   }
   return outcome_of(means.staging, ino, done.error(), means.progress);
 }
@@ -127,7 +123,7 @@ FetchOutcome fetch_content(std::uint64_t ino, const FetchMeans& means) {
   try {
     return fetch(ino, means);
   } catch (const std::exception& exception) {
-    return {.kind = Kind::failed, .error = {ENOMEM, exception.what()}};
+    return {.kind = FetchOutcome::Kind::failed, .error = {ENOMEM, exception.what()}};
   }
 }
 

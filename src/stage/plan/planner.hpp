@@ -51,8 +51,8 @@ struct PlanEntry {
   const std::string& from() const { return source ? *source : path; }
 };
 
-/// True for a file whose content stays on the PFS at first (fs::Remote). A file with several names is
-/// always imported whole, and an empty one has no content.
+/// True for a file whose content stays on the PFS at first (fs::Remote). A file with several names
+/// is always imported whole, and an empty one has no content.
 inline bool is_remote(const PlanEntry& entry) {
   return entry.stage != config::StageWhen::now && entry.type == EntryType::file && !entry.linked &&
          entry.link_to.empty() && entry.size > 0;
@@ -114,7 +114,7 @@ struct Plan {
   std::uint64_t files = 0;
   std::uint64_t reusable_files = 0, reusable_bytes = 0;
   std::uint64_t remote_files = 0, remote_bytes = 0;  // whose contents stay on the PFS at first
-  std::string cache;  // the base directory; "": there is none
+  std::string cache;                                 // the base directory; "": there is none
   std::optional<std::uint64_t> capacity;
   // the stage-out also removes from results_dir the persistent inputs that the job removes
   bool deletions = false;

@@ -147,8 +147,7 @@ TEST_CASE("every operation that needs the content, changes or moves a remote fil
       [&] { return code_of(files.link({}, ino, root_ino, "linked")); },
       [&] { return code_of(files.rename({}, {root_ino, "file"}, {root_ino, "moved"}, 0)); },
       [&] {
-        return code_of(
-            files.rename({}, {root_ino, "other"}, {root_ino, "file"}, RENAME_EXCHANGE));
+        return code_of(files.rename({}, {root_ino, "other"}, {root_ino, "file"}, RENAME_EXCHANGE));
       },
       [&] { return code_of(files.rename({}, {root_ino, "d"}, {root_ino, "e"}, 0)); },
       [&] { return code_of(s.staging->open_container(ino)); },

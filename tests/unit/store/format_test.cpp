@@ -182,33 +182,31 @@ std::vector<Pinned> pinned() {
       {ledger::Missed{.since = i64(0x10)}, "15 05 1011121314151617"},
       {LostWrites{.ino = u64(0x10), .lacks = 0x18}, "16 05 1011121314151617 18"},
       {MakeRemote{MakeNode{.ino = u64(0x10),
-                .parent = u64(0x18),
-                .rdev = u64(0x20),
-                .mode = u32(0x28),
-                .uid = u32(0x2c),
-                .gid = u32(0x30),
-                .atime = file_time(0x34),
-                .mtime = file_time(0x40),
-                .ctime = file_time(0x4c),
-                .btime = file_time(0x58),
-                .dirty = 0x64,
-                .staged = 0x65,
-                .cookie = u64(0x66),
-                .origin = origin(0x6e),
-                .name = "name",
-                .target = "to",
-                .origin_path = "a/n",
-                .xattrs = {{"user.b", "v"}, {"user.a", std::string("\0w", 2)}}},
-                  origin(0x10),
-                  "s/n",
-                  0x38,
-                  static_cast<std::int32_t>(u32(0x39))},
+                           .parent = u64(0x18),
+                           .rdev = u64(0x20),
+                           .mode = u32(0x28),
+                           .uid = u32(0x2c),
+                           .gid = u32(0x30),
+                           .atime = file_time(0x34),
+                           .mtime = file_time(0x40),
+                           .ctime = file_time(0x4c),
+                           .btime = file_time(0x58),
+                           .dirty = 0x64,
+                           .staged = 0x65,
+                           .cookie = u64(0x66),
+                           .origin = origin(0x6e),
+                           .name = "name",
+                           .target = "to",
+                           .origin_path = "a/n",
+                           .xattrs = {{"user.b", "v"}, {"user.a", std::string("\0w", 2)}}},
+                  origin(0x10), "s/n", 0x38, static_cast<std::int32_t>(u32(0x39))},
        "17 06 1011121314151617 18191a1b1c1d1e1f 2021222324252627 28292a2b 2c2d2e2f 30313233 "
        "3435363738393a3b 3c3d3e3f 4041424344454647 48494a4b 4c4d4e4f50515253 54555657 "
        "58595a5b5c5d5e5f 60616263 "
        "64 65 666768696a6b6c6d 6e6f707172737475 767778797a7b7c7d 7e7f808182838485 "
        "868788898a8b8c8d 8e8f909192939495 04000000 6e616d65 02000000 746f 03000000 612f6e "
-       "02000000 06000000 757365722e61 02000000 0077 06000000 757365722e62 01000000 76 1011121314151617 18191a1b1c1d1e1f "
+       "02000000 06000000 757365722e61 02000000 0077 06000000 757365722e62 01000000 76 "
+       "1011121314151617 18191a1b1c1d1e1f "
        "2021222324252627 28292a2b2c2d2e2f 3031323334353637 03000000 732f6e 38 393a3b3c"},
       {Fetched{.ino = u64(0x10)}, "18 06 1011121314151617"}};
 }
