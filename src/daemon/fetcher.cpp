@@ -163,7 +163,9 @@ void Fetcher::tell(std::uint64_t ino, const FetchOutcome& outcome) {
     return;
   }
   ++figures_.failures;
-  const std::string path = fs::Staging(*files_).path_of(ino);
+  fs::Staging staging(*files_);
+  staging.note_fetch_failure(ino, describe(outcome.error));
+  const std::string path = staging.path_of(ino);
   log::warn("event=fetch_failed path=\"{}\" reason=\"{}\"", escaped(path),
             printable(describe(outcome.error)));
   const MutexLock lock(mutex_);

@@ -475,6 +475,9 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   item.xattrs = extra.xattrs;
   item.parts = extra.parts;
   item.remote = inode.is_remote();
+  if (item.remote) {
+    item.fetch_failure = extra.remote->failure;
+  }
   if (S_ISLNK(inode.mode)) {
     item.target = extra.target;
   }

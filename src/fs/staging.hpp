@@ -70,6 +70,7 @@ struct Remote {
   std::string source;         // an absolute path, or one relative to root-dir
   bool background = false;    // is to be fetched even if no program opens it
   std::int32_t priority = 0;  // among these
+  std::string failure{};      // why the last fetch by this process failed, for people; not recorded
 };
 
 /// The container of a file, open for reading and writing. It stays open as long as this or a copy.
@@ -128,7 +129,8 @@ struct WalkItem {
   // why a regular file's content is unreadable (then its size is unknown, and 0 here) or lost
   // (lost_its_content()); "": no known reason
   std::string unreadable{};
-  bool remote = false;  // the content is not here: see Remote
+  bool remote = false;          // the content is not here: see Remote
+  std::string fetch_failure{};  // of a remote file: Remote::failure
   // the loaded parts of a partial file ("0+4096,8192+100"); "": the file is whole
   std::string parts;
 };
@@ -201,6 +203,9 @@ class Staging {
   /// The container has the whole content: makes the content durable and then known as the file's.
   /// The file is clean, with its times. ESTALE as above.
   Status end_fetch(const Fetch& fetch);
+
+  /// Records why a fetch of the file has failed, for people. Without effect if it is here.
+  void note_fetch_failure(std::uint64_t ino, std::string why);
 
   /// The remote files with a name, or those of them with Remote::background.
   struct RemoteFile {

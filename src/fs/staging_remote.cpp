@@ -70,6 +70,13 @@ Status Staging::end_fetch(const Fetch& fetch) {
   return filesystem_.commit(0, Fetched{.ino = ino});
 }
 
+void Staging::note_fetch_failure(std::uint64_t ino, std::string why) {
+  const WriteLock lock(filesystem_.mutex_);
+  if (Inode* inode = filesystem_.names_.find(ino); inode != nullptr && inode->is_remote()) {
+    inode->extra->remote->failure = std::move(why);
+  }
+}
+
 std::vector<Staging::RemoteFile> Staging::remote_files(bool background_only) const {
   const ReadLock lock(filesystem_.mutex_);
   std::vector<RemoteFile> found;

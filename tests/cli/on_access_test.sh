@@ -83,8 +83,9 @@ cp -a "$PFS/input/a" "$S/kept"; echo 'another one' >"$PFS/input/a"
 check_exit 'changed: the open fails' 1 'Input/output error' cat "$MNT/input/a"
 check 'changed: another file does not' same c
 check 'changed: it is logged' test "$(logged fetch_failed)" = 1
+check_exit 'changed: explain has the reason' 0 'the last fetch failed: it has changed on the PFS' "$EFS" explain -i changed input/a
+check_exit 'changed: so has status' 0 'remote   1 inputs are not here' "$EFS" status changed
 rm "$PFS/input/c"
-check_exit 'changed: status has the error' 0 'remote ' "$EFS" status changed
 check 'changed: it is still not here' is_remote input/a
 cat "$S/kept" >"$PFS/input/a"; touch -r "$S/kept" "$PFS/input/a"
 check 'changed: the version of the plan is back: the next open is good' eval '[ "$(cat "$MNT/input/a")" = alpha ]'

@@ -112,6 +112,7 @@ set(sources
   fuse/name_table_test.cpp
   fuse/put_aside_test.cpp
   fuse/registration_batch_test.cpp
+  fuse/remote_requests_test.cpp
   fuse/request_loop_test.cpp
   fuse/request_test.cpp
   fuse/session_test.cpp

@@ -126,6 +126,9 @@ std::string record_lacking_content(fs::Staging& staging, const fs::WalkItem& ite
     text +=
         "  content      not here: it is fetched from the PFS when a program opens the file, or by "
         "efs load\n";
+    if (!item.fetch_failure.empty()) {
+      text += "               the last fetch failed: " + printable(item.fetch_failure) + "\n";
+    }
   } else if (!item.unreadable.empty()) {
     text += "  content      cannot be read from the buffer: " + printable(item.unreadable) + "\n";
   }
@@ -197,6 +200,9 @@ Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) 
   }
   if (item.remote) {
     entry["remote"] = true;
+  }
+  if (!item.fetch_failure.empty()) {
+    entry["fetch_failure"] = item.fetch_failure;
   }
   if (!item.parts.empty()) {
     entry["parts"] = item.parts;
