@@ -2,10 +2,13 @@
 #pragma once
 // Requests that wait for the content of a remote file (fs::Remote). Such a request is put aside as
 // the kernel sent it, and holds no thread. It is handled again, from its beginning, when the
-// content is here, the fetch has failed, or its client was interrupted.
+// content is here, the fetch has failed, or its client is being killed. A signal that does not kill
+// the client does not end its wait, as on a network file system: many programs do not expect EINTR
+// of open(2).
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,12 +24,18 @@
 
 namespace efs::fuse {
 
+/// True if a signal is about to end this thread, or if that is unknown. 0: of another pid
+/// namespace.
+bool is_being_killed(std::uint32_t thread);
+
 /// Thread-safe.
 class PutAside {
  public:
   /// `wanted` is called after a request was put aside, on its thread. It starts the fetch of the
   /// file, does not wait for it, and must not throw. Fails with an errno.
-  static Result<std::unique_ptr<PutAside>> make(std::function<void(std::uint64_t ino)> wanted);
+  static Result<std::unique_ptr<PutAside>> make(
+      std::function<void(std::uint64_t ino)> wanted,
+      std::function<bool(std::uint32_t thread)> is_dying = is_being_killed);
 
   /// A descriptor for poll(2), readable when take() may have a request.
   int ready_fd() const { return ready_fd_.get(); }
@@ -49,8 +58,9 @@ class PutAside {
   /// waiting clients get. A request that is put aside later begins another fetch.
   void fetched(std::uint64_t ino, int error);
 
-  /// The client of this request was interrupted. Returns true if the request waits here; it is then
-  /// answered EINTR. False: the request is handled, or may be put aside after this call.
+  /// The client of this request got a signal, about which the kernel tells once. Returns true if
+  /// the request waits here: it is answered EINTR when the client is being killed, now or later.
+  /// False: the request is handled, or may be put aside after this call.
   bool interrupt(std::uint64_t unique);
 
   struct Taken {
@@ -69,30 +79,40 @@ class PutAside {
 
  private:
   struct Parked {
-    std::uint64_t unique;  // without resent_bit
+    std::uint64_t unique;      // without resent_bit
+    std::uint32_t client = 0;  // its thread
+    bool signalled = false;
     int error = 0;
     std::vector<std::byte> request;
   };
 
-  PutAside(std::function<void(std::uint64_t)> wanted, UniqueFd ready)
-      : wanted_(std::move(wanted)), ready_fd_(std::move(ready)) {}
+  PutAside(std::function<void(std::uint64_t)> wanted, std::function<bool(std::uint32_t)> is_dying,
+           UniqueFd ready)
+      : wanted_(std::move(wanted)), is_dying_(std::move(is_dying)), ready_fd_(std::move(ready)) {}
 
   using Requests = std::list<Parked>;
 
   bool interrupt_locked(std::uint64_t unique) EFS_REQUIRES(mutex_);
   /// Moves a request to ready_. Allocates nothing, so that none is lost.
   void make_ready(Requests& from, Requests::iterator request, int error) EFS_REQUIRES(mutex_);
+  /// Looks again at the clients that got a signal.
+  void look_for_dying() EFS_REQUIRES(mutex_);
+  void set_timer() EFS_REQUIRES(mutex_);
 
   const std::function<void(std::uint64_t)> wanted_;
-  const UniqueFd ready_fd_;  // an eventfd: readable while ready_ is not empty
+  const std::function<bool(std::uint32_t)> is_dying_;
+  // a timer, which has expired while ready_ is not empty, or when look_for_dying() is due
+  const UniqueFd ready_fd_;
   std::atomic<std::size_t> waiting_{0};
   std::atomic<std::size_t> ready_count_{0};
-  Mutex mutex_;  // rank 88: no other lock is taken under it
+  std::atomic<std::size_t> signalled_{0};  // of those that wait
+  Mutex mutex_;                            // rank 88: no other lock is taken under it
   std::unordered_map<std::uint64_t, Requests> by_file_ EFS_GUARDED_BY(mutex_);
   Requests ready_ EFS_GUARDED_BY(mutex_);
   // interrupted requests that were not found: each may be just about to be put aside
   std::array<std::uint64_t, 64> not_found_ EFS_GUARDED_BY(mutex_){};
   std::size_t next_not_found_ EFS_GUARDED_BY(mutex_) = 0;
+  std::chrono::steady_clock::time_point looked_ EFS_GUARDED_BY(mutex_);
 };
 
 }  // namespace efs::fuse

@@ -139,6 +139,7 @@ check 'hangs: so does create' timeout 10 bash -c "echo made >'$MNT/made' && cat 
 check 'hangs: so does status' timeout 10 "$EFS" status hangs
 check 'hangs: they hold no thread' test "$(ls "/proc/$(worker)/task" | wc -l)" -lt 100
 victim=${pids[9]}
+kill -CHLD ${pids[10]}; kill -WINCH ${pids[10]}
 kill -TERM $victim
 check 'hangs: a program that waits can be killed' await $late gone $victim
 check 'hangs: the others wait' await $late eval '[ "$(fetch "[\"waiting\"]")" = 199 ]'

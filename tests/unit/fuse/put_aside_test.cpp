@@ -4,6 +4,8 @@
 
 #include <linux/fuse.h>
 #include <poll.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -30,8 +32,10 @@ std::vector<std::byte> request(std::uint64_t unique) {
 
 struct Scene {
   std::vector<std::uint64_t> wanted;
+  bool dying = true;
   std::unique_ptr<PutAside> aside =
-      std::move(*PutAside::make([this](std::uint64_t ino) { wanted.push_back(ino); }));
+      std::move(*PutAside::make([this](std::uint64_t ino) { wanted.push_back(ino); },
+                                [this](std::uint32_t) { return dying; }));
 
   void park(std::uint64_t ino, std::uint64_t unique, bool interrupted = false) const {
     aside->park(ino, request(unique));
@@ -55,7 +59,7 @@ struct Scene {
 
   bool is_ready() const {
     pollfd ready{.fd = aside->ready_fd(), .events = POLLIN, .revents = 0};
-    return ::poll(&ready, 1, 0) == 1;
+    return ::poll(&ready, 1, 50) == 1;
   }
 };
 
@@ -115,4 +119,42 @@ TEST_CASE("an interrupt ends the wait, whenever it comes", "[fuse]") {
   CHECK(s.aside->waiting() == 0);
   s.aside->fetched(1, 0);
   CHECK(s.take() == Back{});
+}
+
+TEST_CASE("a signal that does not kill the client leaves it waiting, and a later one is noticed",
+          "[fuse]") {
+  Scene s;
+  s.dying = false;
+  s.park(1, 10);
+  s.park(2, 20);
+  CHECK(s.aside->interrupt(10));
+  CHECK(s.aside->waiting() == 2);
+  CHECK(s.take() == Back{});
+  s.dying = true;
+  Back back;
+  while (back.unique == 0) {
+    pollfd ready{.fd = s.aside->ready_fd(), .events = POLLIN, .revents = 0};
+    REQUIRE(::poll(&ready, 1, 30000) == 1);
+    back = s.take();
+  }
+  CHECK(back == Back{10, EINTR});
+  CHECK(s.aside->waiting() == 1);
+  s.aside->fetched(2, 0);
+  CHECK(s.take() == Back{20, 0});
+}
+
+TEST_CASE("only a signal that ends a process counts as its death", "[fuse]") {
+  using efs::fuse::is_being_killed;
+  const auto self = static_cast<std::uint32_t>(::gettid());
+  CHECK_FALSE(is_being_killed(self));
+  CHECK(is_being_killed(0));
+  sigset_t set{}, before{};
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &set, &before);
+  ::pthread_kill(::pthread_self(), SIGUSR1);
+  CHECK_FALSE(is_being_killed(self));  // blocked
+  int got = 0;
+  ::sigwait(&set, &got);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
