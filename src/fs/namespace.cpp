@@ -545,7 +545,9 @@ Status Namespace::apply_one(const LostWrites& r) {
 
 // Not destroyed half-way: what can fail comes first.
 Status Namespace::apply_one(const MakeRemote& r) {
-  if (!S_ISREG(r.mode) || r.dirty != 0 || r.staged == 0 || r.background > 1) {
+  constexpr std::uint64_t largest = std::numeric_limits<std::int64_t>::max();
+  if (!S_ISREG(r.mode) || r.dirty != 0 || r.staged == 0 || r.background > 1 ||
+      r.version.size > largest) {
     return impossible("make remote");
   }
   auto remote = std::make_unique<Remote>(Remote{.version = r.version,
