@@ -126,6 +126,7 @@ class Filesystem final : private QuietFiles {
   struct Rules {
     bool settle_after_sync = true;    // R1, in settle
     bool sync_before_dirty = true;    // R1, in settle_before
+    bool sync_before_fetched = true;  // R1, in Staging::end_fetch
     bool book_unchanged = true;       // R1, in book_settled
     bool stop_at_damage = true;       // R2
     bool free_after_durable = true;   // R3

@@ -53,7 +53,7 @@ Status Staging::end_fetch(const Fetch& fetch) {
   Container& container = *fetch.file.container;
   const std::uint64_t ino = fetch.file.ino;
   EFS_TRY(container.set_times(fetch.atime, fetch.mtime));
-  if (!filesystem_.needs_no_sync()) {
+  if (!filesystem_.needs_no_sync() && filesystem_.options_.rules.sync_before_fetched) {
     EFS_TRY(container.sync(true));
     EFS_TRY(filesystem_.backend_.sync_name(ino));
   }

@@ -293,6 +293,12 @@ TEST_CASE("the enumeration notices each rule that is broken", "[crash][bites]") 
              .places = places,
              .rules = {.sync_before_dirty = false}},
             "R1: what becomes dirty is not synced before");
+      bites(test::every_fetch(),
+            {.durability = durability,
+             .rounds = 16,
+             .places = places,
+             .rules = {.sync_before_fetched = false}},
+            "R1: a content that was fetched is not synced before its record");
       bites(scenario,
             {.durability = durability, .places = places, .rules = {.free_after_reader = false}},
             "R3: a container goes while somebody reads it");
