@@ -52,6 +52,7 @@ set(sources
   daemon/drain_schedule_test.cpp
   daemon/drainer_test.cpp
   daemon/fetch_queue_test.cpp
+  daemon/fetcher_test.cpp
   daemon/file_verbs_test.cpp
   daemon/job_history_test.cpp
   daemon/job_recorder_test.cpp
