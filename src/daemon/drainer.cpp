@@ -174,7 +174,7 @@ void Drainer::begin_run(DrainCandidates& candidates, Time now) {
                        [ending, &transfers = its_.transfers](stage::Progress& progress) {
                          ending->run->export_by(transfers, progress);
                          const MutexLock lock(ending->run->mutex);
-                         ending->run->is_cancelled = progress.cancel;
+                         ending->run->is_cancelled = progress.cancel || progress.gives_way;
                          return control::replies::TaskOutcome{
                              .ok = true, .failure = {}, .loaded = {}, .unloaded = {}};
                        });

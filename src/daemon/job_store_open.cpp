@@ -316,7 +316,7 @@ void JobStore::restore_opened_directories() {
     return;
   }
   auto& pfs = stage::posix_pfs();
-  if (!pfs.lstat(AT_FDCWD, results) || !stage::check_mounted(config_, pfs)) {
+  if (!pfs.lstat(stage::no_directory, results) || !stage::check_mounted(config_, pfs)) {
     return;
   }
   stage::ResultsTree tree(pfs, opened_.get());
@@ -333,11 +333,11 @@ void JobStore::restore_opened_directories() {
 // same as in root-dir.
 Status JobStore::take_after_root_dir(gid_t gid) {
   auto& pfs = stage::posix_pfs();
-  const auto root = pfs.open(AT_FDCWD, config_.root_dir, stage::directory_flags);
+  const auto root = pfs.open(stage::no_directory, config_.root_dir, stage::directory_flags);
   if (!root && root.error().code == EACCES) {
     return {};  // root-dir may be searchable but not readable
   }
-  auto xattrs = root ? pfs.xattrs(root->get()) : std::unexpected(root.error());
+  auto xattrs = root ? pfs.xattrs(*root) : std::unexpected(root.error());
   if (!xattrs) {
     return fail(xattrs.error().code,
                 "root-dir " + config_.root_dir +

@@ -10,8 +10,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <new>
 #include <span>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/boot.hpp"
@@ -23,7 +26,6 @@
 #include "control/instances.hpp"
 #include "daemon/watchers.hpp"
 #include "fs/staging.hpp"
-#include "stage/pfs/pfs_io.hpp"
 
 namespace efs::daemon {
 
@@ -33,8 +35,10 @@ namespace {
 
 // Does the open directory have any entries?
 Result<bool> holds_anything(int directory) {
-  const auto names = stage::posix_pfs().list(directory);
-  return names ? Result<bool>(!names->empty()) : std::unexpected(names.error());
+  std::error_code problem;
+  const bool is_empty =
+      std::filesystem::is_empty("/proc/self/fd/" + std::to_string(directory), problem);
+  return problem ? Result<bool>(fail(problem.value())) : !is_empty;
 }
 
 // True for file systems that are, or may be, stacked on others. The kernel does not report the

@@ -50,7 +50,7 @@ class OwnPfs {
 class RootDir {
  public:
   RootDir(const std::string& root_dir, stage::PfsIo& pfs)
-      : pfs_(pfs), root_(pfs.open(AT_FDCWD, root_dir, stage::passage_flags)) {}
+      : pfs_(pfs), root_(pfs.open(stage::no_directory, root_dir, stage::passage_flags)) {}
 
   /// The attributes of a regular file or directory; nullopt if there is none.
   std::optional<struct stat> look(const std::string& path) {
@@ -59,10 +59,10 @@ class RootDir {
       return std::nullopt;
     }
     if (!directory_ || parent != open_) {
-      directory_ = pfs_.open_beneath(root_->get(), parent, stage::passage_flags);
+      directory_ = pfs_.open_beneath(*root_, parent, stage::passage_flags);
       open_ = parent;
     }
-    const auto found = *directory_ ? pfs_.lstat((*directory_)->get(), stage::leaf_of(path))
+    const auto found = *directory_ ? pfs_.lstat(**directory_, stage::leaf_of(path))
                                    : std::unexpected((*directory_).error());
     const bool is_input = found && (S_ISREG(found->st_mode) || S_ISDIR(found->st_mode));
     return is_input ? std::optional(*found) : std::nullopt;
@@ -70,8 +70,8 @@ class RootDir {
 
  private:
   stage::PfsIo& pfs_;
-  const Result<UniqueFd> root_;
-  std::optional<Result<UniqueFd>> directory_;
+  const Result<stage::PfsHandle> root_;
+  std::optional<Result<stage::PfsHandle>> directory_;
   std::string open_;  // its path
 };
 
@@ -105,20 +105,20 @@ struct Writing {
 
 /// True if efs wrote the file: it belongs to this user and begins as such files do.
 bool is_ours(stage::PfsIo& pfs, const std::string& path) {
-  const auto file = pfs.open(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  const auto attributes = file ? pfs.fstat(file->get()) : std::unexpected(file.error());
+  const auto file = pfs.open(stage::no_directory, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  const auto attributes = file ? pfs.fstat(*file) : std::unexpected(file.error());
   if (!attributes || !S_ISREG(attributes->st_mode) || attributes->st_uid != ::geteuid()) {
     return false;
   }
   std::array<char, 512> begin{};
-  const auto length = pfs.read(file->get(), std::as_writable_bytes(std::span(begin)), 0);
+  const auto length = pfs.read(*file, std::as_writable_bytes(std::span(begin)), 0);
   const std::string_view text(begin.data(), length ? *length : 0);
   return report::begins_page(text) || stage::begins_missed_names(text);
 }
 
 /// A symbolic link is replaced, and its target stays.
 bool is_free(stage::PfsIo& pfs, const std::string& path) {
-  const auto file = pfs.open(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  const auto file = pfs.open(stage::no_directory, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   return !file && (file.error().code == ENOENT || file.error().code == ELOOP);
 }
 
@@ -132,7 +132,7 @@ Status write_or_remove(Writing& writing, const std::string& name, const std::str
     return stage::write_beside_results(text, path, S_IRUSR | S_IWUSR, pfs,
                                        writing.files.partial_tag);
   }
-  return is_ours(pfs, path) ? pfs.unlink(AT_FDCWD, path) : Status();
+  return is_ours(pfs, path) ? pfs.unlink(stage::no_directory, path) : Status();
 }
 
 }  // namespace

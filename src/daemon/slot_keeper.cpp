@@ -359,7 +359,7 @@ void SlotClient::look(Line& from, Waiting& waiting, const stage::Progress& progr
     return;
   }
   const auto now = Clock::now();
-  if (progress.cancel) {
+  if (progress.cancel || progress.gives_way) {
     waiting.cancelled = true;
   } else if (waiting.limits.latest && now >= *waiting.limits.latest) {
     waiting.go_ahead("no turn was free early enough before the deadline");

@@ -177,6 +177,9 @@ Result<std::uint64_t> Tasks::start(TaskKind kind, std::string what, Work work) {
     queue.pop_back();
     throw;
   }
+  if (running_[lane_of(TaskKind::drain)] && !may_begin(kind)) {
+    running_[lane_of(TaskKind::drain)]->progress.gives_way = true;
+  }
   changed_.notify_all();
   return task->id;
 }

@@ -35,7 +35,7 @@ Status stuck(const std::string& name, const std::vector<stage::PlanProblem>& pro
 
 // Returns an error for a path that cannot be accessed, because the path may exist.
 Result<bool> is_there(stage::PfsIo& pfs, const std::string& path) {
-  const auto there = pfs.lstat(AT_FDCWD, path);
+  const auto there = pfs.lstat(stage::no_directory, path);
   if (there) {
     return true;
   }

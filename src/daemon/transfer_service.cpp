@@ -163,6 +163,8 @@ stage::Receipt TransferService::unload_by(const stage::UnloadRequest& what,
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
   std::optional<SlotClient::Held> turn;
   stage::Options how = options();
+  // A drain leaves that to the stop: a search for leftovers costs more than a batch.
+  how.has_a_past = how.has_a_past && !what.are_paths;
   how.beside_programs = !limits.end;
   how.by_rank = limits.end.has_value();
   how.wait_for_turn = turn_for(queue::Direction::out, progress, turn, limits);

@@ -96,6 +96,12 @@ container_descriptors() {
 }
 no_container_descriptors() { ! container_descriptors "$1" | grep .; }
 
+# What is behind the handles of the PFS is known to the PfsIo that makes them. Other code of efs asks it.
+pfs_descriptors() {
+  (cd "$1" && grep -rnE '\bPfsNumbers\b|stage/pfs/posix_handle\.hpp' src --include='*.cpp' --include='*.hpp' | grep -vE '^src/stage/pfs/(pfs_io\.cpp|(pfs|posix)_handle\.hpp):')
+}
+no_pfs_descriptors() { ! pfs_descriptors "$1" | grep .; }
+
 # --- the checks can fail ---
 copy=$S/copy
 mkdir -p "$copy/tests" && cp -r "$SOURCE/src" "$SOURCE/backends" "$SOURCE/objects" "$SOURCE/conf" "$copy" || exit 2
@@ -132,6 +138,8 @@ planted 'a path of the workshop' 'planted.hpp' foreign_paths src/base/planted.hp
 planted 'a namespace with the mounts of other tests' 'planted.sh' foreign_mounts tests/planted.sh 'unsha''re -m --propagation private sleep 1'   # in two parts, too
 planted 'a member that can be forgotten' 'planted.hpp' members_with_bodies src/base/planted.hpp '  virtual int secure() { return 0; }'
 planted 'a descriptor between layers' 'planted.cpp' container_descriptors src/stage/export/planted.cpp '  const auto fd = container->descriptor();'
+planted 'a descriptor of the PFS' 'planted.cpp' pfs_descriptors src/stage/export/planted.cpp '#include "stage/pfs/posix_handle.hpp"'
+planted 'the number of a handle' 'planted.hpp' pfs_descriptors src/image/planted.hpp '  return stage::PfsNumbers::number_of(file);'
 planted 'a bad example' 'planted.yaml' bad_examples conf/planted.yaml 'resorces: []'
 
 # --- the tree ---
@@ -143,6 +151,8 @@ check 'no test keeps the mounts of another one' no_foreign_mounts "$SOURCE"
 check 'virtual members are pure' no_members_with_bodies "$SOURCE"
 check 'no layer works on the descriptor of a container' no_container_descriptors "$SOURCE"
 check 'the two that may are where the check looks' test "$(grep -l 'descriptor()' "$SOURCE/src/fs/seal.cpp" "$SOURCE/src/stage/import/cache.cpp" | wc -l)" = 2
+check 'no other code knows what is behind a handle of the PFS' no_pfs_descriptors "$SOURCE"
+check 'the one that may is where the check looks' grep -q 'stage/pfs/posix_handle.hpp' "$SOURCE/src/stage/pfs/pfs_io.cpp"
 check 'there are examples' test "$(ls "$SOURCE"/conf/*.yaml | wc -l)" -ge 4
 check 'every example is a valid job file' no_bad_examples "$SOURCE"
 finish

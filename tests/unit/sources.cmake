@@ -199,6 +199,7 @@ set(sources
   stage/pfs/opened_directories_test.cpp
   stage/pfs/paced_pfs_test.cpp
   stage/pfs/patience_test.cpp
+  stage/pfs/pfs_handle_test.cpp
   stage/pfs/pfs_io_test.cpp
   stage/pfs/publisher_test.cpp
   stage/pfs/rename_test.cpp

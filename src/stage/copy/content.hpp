@@ -43,33 +43,33 @@ class ContentSink {
 /// test.
 class PfsContent final : public ContentSource, public ContentSink {
  public:
-  PfsContent(PfsIo& io, int fd) : io_(io), fd_(fd) {}
+  PfsContent(PfsIo& io, PfsRef file) : io_(io), file_(file) {}
 
   Result<std::size_t> read(std::span<std::byte> into, std::uint64_t offset) const override {
-    return io_.read(fd_, into, offset);
+    return io_.read(file_, into, offset);
   }
 
   Result<std::uint64_t> seek(std::uint64_t offset, int whence) const override {
-    return io_.seek(fd_, offset, whence);
+    return io_.seek(file_, offset, whence);
   }
 
   void will_need(std::uint64_t offset, std::uint64_t length) const override {
-    io_.will_need(fd_, offset, length);
+    io_.will_need(file_, offset, length);
   }
 
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) const override {
-    return io_.write(fd_, from, offset);
+    return io_.write(file_, from, offset);
   }
 
-  Status truncate(std::uint64_t size) const override { return io_.truncate(fd_, size); }
+  Status truncate(std::uint64_t size) const override { return io_.truncate(file_, size); }
 
   void start_writeback(std::uint64_t offset, std::uint64_t length) const override {
-    io_.start_writeback(fd_, offset, length);
+    io_.start_writeback(file_, offset, length);
   }
 
  private:
   PfsIo& io_;
-  const int fd_;
+  const PfsRef file_;
 };
 
 /// A container of the buffer, whatever its backend keeps it in.

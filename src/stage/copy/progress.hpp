@@ -30,7 +30,9 @@ struct Progress {
   std::atomic<std::uint64_t> files_done{0};
   alignas(cache_line) std::atomic<bool> cancel{false};
   std::atomic<bool> time_is_up{false};  // the reason for `cancel`; set before it
-  std::atomic<bool> listing{false};     // computing; no call to the PFS is in progress
+  // another transfer waits for the end of this one, which ends if it still waits for its turn
+  std::atomic<bool> gives_way{false};
+  std::atomic<bool> listing{false};  // computing; no call to the PFS is in progress
   std::atomic<std::uint64_t> bytes_total{0};
   std::atomic<std::uint64_t> files_total{0};
   std::atomic<Nanoseconds> started{0};

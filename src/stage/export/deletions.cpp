@@ -146,18 +146,18 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
   if (!directory) {
     return is_missing(directory.error()) ? not_there(item) : failure_of(item, directory.error());
   }
-  const auto now = pfs_.lstat(directory->get(), leaf_of(item.path));
+  const auto now = pfs_.lstat(*directory, leaf_of(item.path));
   if (!now) {
     return is_missing(now.error()) ? not_there(item) : failure_of(item, now.error());
   }
-  const Decision decision = decide_removal({.is_own = is_jobs_version(item, directory->get(), *now),
+  const Decision decision = decide_removal({.is_own = is_jobs_version(item, *directory, *now),
                                             .may_be_nodes = is_of_another_node(*now),
                                             .is_directory = S_ISDIR(now->st_mode)},
                                            rules_);
   if (decision.act != Act::write) {
     return leave_changed(item, decision);
   }
-  const Status done = remove_version(item, directory->get(), *now);
+  const Status done = remove_version(item, *directory, *now);
   if (done || is_missing(done.error())) {
     return receipt_entry(
         item, Action::removed,
@@ -173,7 +173,7 @@ ReceiptEntry Deletions::remove_file(const fs::WalkItem& item) {
 }
 
 /// Opens the directory, with the owner's access if its mode lacks that.
-Result<UniqueFd> Deletions::let_in_and_open(const std::string& path) {
+Result<PfsHandle> Deletions::let_in_and_open(const std::string& path) {
   auto directory = tree_.directory(path);
   if (!directory && directory.error().code == EACCES && tree_.grant_owner_access(path)) {
     directory = tree_.directory(path);
@@ -182,7 +182,8 @@ Result<UniqueFd> Deletions::let_in_and_open(const std::string& path) {
 }
 
 /// True if `now`, which has the item's name in `directory`, is the imported or exported version.
-bool Deletions::is_jobs_version(const fs::WalkItem& item, int directory, const struct stat& now) {
+bool Deletions::is_jobs_version(const fs::WalkItem& item, PfsRef directory,
+                                const struct stat& now) {
   const bool ours = is_ours(placed_, {.name = item.path, .own = item.path}, item, now);
   // An exported link may have another target than the imported one.
   if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now.st_mode) && !item.saved &&
@@ -211,7 +212,8 @@ ReceiptEntry Deletions::leave_changed(const fs::WalkItem& item, const Decision& 
 
 /// Removes `now` from the directory, unless the name belongs to another file by now, and records
 /// that.
-Status Deletions::remove_version(const fs::WalkItem& item, int directory, const struct stat& now) {
+Status Deletions::remove_version(const fs::WalkItem& item, PfsRef directory,
+                                 const struct stat& now) {
   const std::string name = leaf_of(item.path), claimant = partial_name(name, partial_tag_);
   // As for a result: another process may have changed the file since the check.
   if (placed_ != nullptr) {
@@ -250,7 +252,7 @@ bool Deletions::is_of_another_node(const struct stat& there) const {
 ReceiptEntry Deletions::remove_directory(const fs::WalkItem& item) {
   const auto remove = [&] {
     const auto directory = tree_.directory(parent_of(item.path));
-    return directory ? pfs_.rmdir(directory->get(), leaf_of(item.path))
+    return directory ? pfs_.rmdir(*directory, leaf_of(item.path))
                      : Status(std::unexpected(directory.error()));
   };
   auto done = remove();

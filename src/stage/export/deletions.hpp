@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.hpp"
 #include "config/job_config.hpp"
 #include "stage/export/conflict.hpp"
 #include "stage/export/export_context.hpp"
 #include "stage/export/receipt.hpp"
 #include "stage/export/results_tree.hpp"
 #include "stage/pfs/patience.hpp"
+#include "stage/pfs/pfs_handle.hpp"
 #include "stage/versions/placed_names.hpp"
 
 namespace efs::stage {
@@ -45,10 +45,10 @@ class Deletions {
 
  private:
   ReceiptEntry remove_file(const fs::WalkItem& item);
-  Result<UniqueFd> let_in_and_open(const std::string& path);
-  bool is_jobs_version(const fs::WalkItem& item, int directory, const struct stat& now);
+  Result<PfsHandle> let_in_and_open(const std::string& path);
+  bool is_jobs_version(const fs::WalkItem& item, PfsRef directory, const struct stat& now);
   static ReceiptEntry leave_changed(const fs::WalkItem& item, const Decision& decision);
-  Status remove_version(const fs::WalkItem& item, int directory, const struct stat& now);
+  Status remove_version(const fs::WalkItem& item, PfsRef directory, const struct stat& now);
   ReceiptEntry fail_held(const fs::WalkItem& item, const ReceiptEntry& held) const;
   bool is_of_another_node(const struct stat& there) const;
   ReceiptEntry remove_directory(const fs::WalkItem& item);

@@ -24,7 +24,7 @@ void ExportRecords::record_naming(const Outgoing& out, const PartialJob& job,
 }
 
 /// The file in results-dir under this name, if it is the exported copy.
-Result<struct stat> ExportRecords::named_copy(const Outgoing& out, int directory) {
+Result<struct stat> ExportRecords::named_copy(const Outgoing& out, PfsRef directory) {
   auto now = pfs_.lstat(directory, out.name);
   const bool ours =
       !now || out.file.inode == 0 ||
@@ -32,7 +32,7 @@ Result<struct stat> ExportRecords::named_copy(const Outgoing& out, int directory
   return ours ? now : fail(ESTALE, "another process has replaced or changed it");
 }
 
-void ExportRecords::record_named(Outgoing& out, int directory, bool is_theirs) {
+void ExportRecords::record_named(Outgoing& out, PfsRef directory, bool is_theirs) {
   if (!out.entry.placed_as.empty()) {
     return;
   }
@@ -61,12 +61,13 @@ void ExportRecords::record_named(Outgoing& out, int directory, bool is_theirs) {
   }
 }
 
-Status ExportRecords::record_placed(const Outgoing& out, int directory, const struct stat& copy) {
+Status ExportRecords::record_placed(const Outgoing& out, PfsRef directory,
+                                    const struct stat& copy) {
   return placed_->placed({.name = out.item->path, .own = buffer_.own_path(out.item->path)}, &copy,
                          publisher_.is_shared(pfs_, directory, out.name, copy));
 }
 
-void ExportRecords::record_linked(const Outgoing& first, int directory) {
+void ExportRecords::record_linked(const Outgoing& first, PfsRef directory) {
   const auto now = placed_ != nullptr && first.entry.placed_as.empty()
                        ? pfs_.lstat(directory, first.name)
                        : fail(ENOENT);

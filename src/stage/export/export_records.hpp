@@ -26,15 +26,15 @@ class ExportRecords {
 
   /// Call after that. `is_theirs`: another user's file has the same content. If the job changes the
   /// result later, that file must not be replaced.
-  void record_named(Outgoing& out, int directory, bool is_theirs);
+  void record_named(Outgoing& out, PfsRef directory, bool is_theirs);
 
   /// The copy of `first` has got another name. That changes its ctime, and so does the later
   /// removal of that name.
-  void record_linked(const Outgoing& first, int directory);
+  void record_linked(const Outgoing& first, PfsRef directory);
 
  private:
-  Result<struct stat> named_copy(const Outgoing& out, int directory);
-  Status record_placed(const Outgoing& out, int directory, const struct stat& copy);
+  Result<struct stat> named_copy(const Outgoing& out, PfsRef directory);
+  Status record_placed(const Outgoing& out, PfsRef directory, const struct stat& copy);
 
   ExportSource& buffer_;
   PfsIo& pfs_;

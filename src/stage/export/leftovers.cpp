@@ -30,14 +30,14 @@ class Removal {
 
   void clear(const std::string& path) {
     const auto directory = tree_.directory(path);
-    const auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
+    const auto names = directory ? pfs_.list(*directory) : std::unexpected(directory.error());
     if (!names) {
       return;
     }
     for (const auto& name : *names) {
-      if (is_left(directory->get(), name) && !results_.contains(join(path, name)) &&
+      if (is_left(*directory, name) && !results_.contains(join(path, name)) &&
           !tree_.is_way_name(join(path, name))) {
-        remove(directory->get(), path, name);
+        remove(*directory, path, name);
       }
     }
   }
@@ -50,7 +50,7 @@ class Removal {
 
  private:
   // A claim names its claimant.
-  bool is_left(int directory, const std::string& name) {
+  bool is_left(PfsRef directory, const std::string& name) {
     if (name.ends_with(ending_)) {
       return true;
     }
@@ -60,7 +60,7 @@ class Removal {
     return claimant && claimant->ends_with(ending_);
   }
 
-  void remove(int at, const std::string& parent, const std::string& name) {
+  void remove(PfsRef at, const std::string& parent, const std::string& name) {
     const Status gone = pfs_.unlink(at, name);
     const bool is_directory = !gone && (gone.error().code == EISDIR || gone.error().code == EPERM);
     const bool is_gone = gone || (is_directory && remove_hidden(at, parent, name));
@@ -71,16 +71,16 @@ class Removal {
     }
   }
 
-  bool remove_hidden(int at, const std::string& parent, const std::string& name) {
+  bool remove_hidden(PfsRef at, const std::string& parent, const std::string& name) {
     const auto hidden = pfs_.open_beneath(at, name, directory_flags);
-    const auto names = hidden ? pfs_.list(hidden->get()) : std::unexpected(hidden.error());
+    const auto names = hidden ? pfs_.list(*hidden) : std::unexpected(hidden.error());
     if (!names) {
       return false;
     }
     const std::string path = join(parent, name.substr(0, name.size() - ending_.size()));
     for (const auto& file : *names) {
       if (file.ends_with(ending_) || is_known(join(path, file))) {
-        (void)pfs_.unlink(hidden->get(), file);
+        (void)pfs_.unlink(*hidden, file);
       }
     }
     return pfs_.rmdir(at, name).has_value();

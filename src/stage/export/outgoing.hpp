@@ -106,7 +106,7 @@ struct Outgoing {
   const std::string& way_name() const { return straight ? name : partial; }
 
   /// The partial, for the open directory of the result.
-  PartialJob job(int directory) const {
+  PartialJob job(PfsRef directory) const {
     return {.item = *item,
             .directory = directory,
             .partial = way_name(),

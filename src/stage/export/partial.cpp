@@ -61,14 +61,14 @@ struct PartialOwner {
   std::string refused{};
 };
 
-Result<PartialOwner> set_owner(int fd, const fs::WalkItem& item, const struct stat& now,
+Result<PartialOwner> set_owner(PfsRef file, const fs::WalkItem& item, const struct stat& now,
                                PfsIo& pfs) {
   const uid_t uid = item.attributes.st_uid;
   const gid_t gid = group_of(item, now.st_gid);
   if (now.st_uid == uid && now.st_gid == gid) {
     return PartialOwner{.uid = uid, .gid = gid};
   }
-  const auto done = pfs.chown(fd, uid, gid);
+  const auto done = pfs.chown(file, uid, gid);
   if (done) {
     return PartialOwner{.uid = uid, .gid = gid};
   }
@@ -84,15 +84,15 @@ Result<PartialOwner> set_owner(int fd, const fs::WalkItem& item, const struct st
 
 /// Sets owner, extended attributes, mode and times. The owner comes first, because a change of
 /// owner clears setuid bits and capabilities. Returns the rejected attributes as set_xattrs().
-Result<std::string> set_attributes(int fd, const PartialJob& job, const struct stat& now,
+Result<std::string> set_attributes(PfsRef file, const PartialJob& job, const struct stat& now,
                                    PfsIo& pfs) {
   const fs::WalkItem& item = job.item;
   const auto& wanted = item.attributes;
-  const auto owner = set_owner(fd, item, now, pfs);
+  const auto owner = set_owner(file, item, now, pfs);
   if (!owner) {
     return std::unexpected(owner.error());
   }
-  auto lost = set_xattrs(fd, item, pfs);
+  auto lost = set_xattrs(file, item, pfs);
   if (!lost) {
     return lost;
   }
@@ -104,11 +104,11 @@ Result<std::string> set_attributes(int fd, const PartialJob& job, const struct s
     mode &= job.acl_allows | 07000U;
   }
   if (mode != (now.st_mode & 07777U)) {
-    if (auto done = pfs.chmod(fd, mode); !done) {
+    if (auto done = pfs.chmod(file, mode); !done) {
       return with_context(done.error(), "setting its mode");
     }
   }
-  if (auto done = pfs.set_times(fd, to_ns(wanted.st_atim), to_ns(wanted.st_mtim)); !done) {
+  if (auto done = pfs.set_times(file, to_ns(wanted.st_atim), to_ns(wanted.st_mtim)); !done) {
     return with_context(done.error(), "setting its times");
   }
   return lost;
@@ -132,8 +132,8 @@ struct CopiedContent {
   FileSum checksum;
 };
 
-/// Copies the content of the open `container` to the new file `fd`. The buffer confirms the copy.
-Result<CopiedContent> copy_container(const PartialJob& job, Container& container, int fd,
+/// Copies the content of the open `container` to the new file `file`. The buffer confirms the copy.
+Result<CopiedContent> copy_container(const PartialJob& job, Container& container, PfsRef file,
                                      const PartialMeans& with) {
   const auto before = container.attributes();
   if (!before) {
@@ -143,7 +143,7 @@ Result<CopiedContent> copy_container(const PartialJob& job, Container& container
   const std::uint64_t allocated = static_cast<std::uint64_t>(before->st_blocks) * 512;
   FileChecksum sum(sum_kind_for(size, allocated));
   const ContainerContent from(container);
-  const PfsContent to(with.pfs, fd);
+  const PfsContent to(with.pfs, file);
   const CopyJob copy{.source = from,
                      .destination = to,
                      .size = size,
@@ -156,24 +156,24 @@ Result<CopiedContent> copy_container(const PartialJob& job, Container& container
 }
 
 /// Removes the ACL that the new file has inherited from its directory, unless the item has one.
-Status remove_inherited_acl(int fd, const PartialJob& job, PfsIo& pfs) {
+Status remove_inherited_acl(PfsRef file, const PartialJob& job, PfsIo& pfs) {
   if (!job.inherits_acl || job.item.xattrs.contains(fs::access_acl_name)) {
     return {};
   }
-  const auto done = pfs.remove_xattr(fd, fs::access_acl_name);
+  const auto done = pfs.remove_xattr(file, fs::access_acl_name);
   if (!done && done.error().code != ENODATA && done.error().code != EOPNOTSUPP) {
     return with_context(done.error(), "taking the directory's default ACL from it");
   }
   return {};
 }
 
-Status sync_partial(int fd, PfsIo& pfs) {
-  const auto done = pfs.fsync(fd);
+Status sync_partial(PfsRef file, PfsIo& pfs) {
+  const auto done = pfs.fsync(file);
   return done ? Status() : Status(with_context(done.error(), "fsync"));
 }
 
-/// Writes data and attributes to the new file `fd`.
-Result<PartialFile> fill_partial(const PartialJob& job, int fd, const PartialMeans& with) {
+/// Writes data and attributes to the new file `file`.
+Result<PartialFile> fill_partial(const PartialJob& job, PfsRef file, const PartialMeans& with) {
   if (is_foreign(job.item)) {
     return fail(EUCLEAN,
                 "its container is not what was staged in: it was exchanged or truncated outside "
@@ -183,26 +183,26 @@ Result<PartialFile> fill_partial(const PartialJob& job, int fd, const PartialMea
   if (!container) {
     return with_context(container.error(), "opening its container");
   }
-  const auto copied = copy_container(job, *container->container, fd, with);
+  const auto copied = copy_container(job, *container->container, file, with);
   if (!copied) {
     return std::unexpected(copied.error());
   }
-  const auto written = with.pfs.fstat(fd);
+  const auto written = with.pfs.fstat(file);
   if (!written) {
     return with_context(written.error(), "reading back its attributes");
   }
   if (static_cast<std::uint64_t>(written->st_size) != copied->size) {
     // a network client reports a full server only now
-    EFS_TRY(sync_partial(fd, with.pfs));
+    EFS_TRY(sync_partial(file, with.pfs));
     return fail(EIO, "the PFS has another size than was written");
   }
-  EFS_TRY(remove_inherited_acl(fd, job, with.pfs));
-  auto lost = set_attributes(fd, job, *written, with.pfs);
+  EFS_TRY(remove_inherited_acl(file, job, with.pfs));
+  auto lost = set_attributes(file, job, *written, with.pfs);
   if (!lost) {
     return std::unexpected(lost.error());
   }
   if (job.fsync || written->st_dev != job.synced) {
-    EFS_TRY(sync_partial(fd, with.pfs));
+    EFS_TRY(sync_partial(file, with.pfs));
   }
   return PartialFile{.inode = written->st_ino,
                      .size = copied->size,
@@ -219,19 +219,19 @@ Result<PartialFile> write_file(const PartialJob& job, const PartialMeans& with) 
   // Nor may users that only the directory's default ACL names: a mode without group bits masks
   // them. The owner keeps write access until the end, because setting extended attributes needs it.
   const mode_t mode = ours && !job.inherits_acl ? (wanted.st_mode & 0777U) | 0200U : 0600U;
-  auto fd = make_partial(job, pfs, [&] {
+  auto file = make_partial(job, pfs, [&] {
     return pfs.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
   });
-  if (!fd) {
-    return with_context(fd.error(), "creating it");
+  if (!file) {
+    return with_context(file.error(), "creating it");
   }
-  auto written = fill_partial(job, fd->get(), with);
+  auto written = fill_partial(job, *file, with);
   if (written) {
     return written;
   }
   // NFS only renames an open file when it is removed: the file would stay and take space on a full
   // server
-  fd->reset();
+  *file = {};
   return without_partial(job, written.error(), pfs);
 }
 
@@ -302,13 +302,13 @@ Status publish_partial(const PartialJob& job, const PartialFile& written, PfsIo&
 
 Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, Scratch& scratch,
                  const std::atomic<bool>& cancel) {
-  auto fd = open_owned(job.directory, job.partial, written.inode, pfs);
-  if (!fd) {
-    return with_context(fd.error(), "reading it back");
+  auto file = open_owned(job.directory, job.partial, written.inode, pfs);
+  if (!file) {
+    return with_context(file.error(), "reading it back");
   }
-  pfs.drop_cache(fd->get());
+  pfs.drop_cache(*file);
   auto sum =
-      hash_data(PfsContent(pfs, fd->get()), written.size, written.checksum->kind, scratch, cancel);
+      hash_data(PfsContent(pfs, *file), written.size, written.checksum->kind, scratch, cancel);
   if (!sum) {
     return with_context(sum.error(), "reading it back");
   }

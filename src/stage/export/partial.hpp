@@ -29,7 +29,7 @@ struct PartialFile {
 /// One result and where it goes. `directory` is an open directory of the PFS.
 struct PartialJob {
   const fs::WalkItem& item;
-  int directory = -1;
+  PfsRef directory{};
   std::string partial;
   // `directory` is hidden: a file there that has the partial's name is not a partial, and creating
   // the partial fails with EEXIST
@@ -48,7 +48,7 @@ struct PartialJob {
 /// Creates a new file with `make`. A file that already has the partial's name is the remainder of a
 /// killed stage-out or an obstacle (a pipe, a link). It is removed and never opened.
 template <typename Make>
-auto make_afresh(PfsIo& pfs, int directory, const std::string& partial, Make make) {
+auto make_afresh(PfsIo& pfs, PfsRef directory, const std::string& partial, Make make) {
   auto made = make();
   if (made || made.error().code != EEXIST) {
     return made;
@@ -62,7 +62,7 @@ auto make_afresh(PfsIo& pfs, int directory, const std::string& partial, Make mak
 
 /// Runs `work` while a partial exists. If `work` throws (out of memory), the partial is removed.
 template <typename Work>
-auto with_partial(PfsIo& pfs, int directory, const std::string& partial, Work work) {
+auto with_partial(PfsIo& pfs, PfsRef directory, const std::string& partial, Work work) {
   try {
     return work();
   } catch (...) {
@@ -100,7 +100,7 @@ Status read_back(const PartialJob& job, const PartialFile& written, PfsIo& pfs, 
 
 /// A file that has the name `name` in the open directory `directory`.
 struct LinkSource {
-  int directory = -1;
+  PfsRef directory{};
   const std::string& name;
 };
 

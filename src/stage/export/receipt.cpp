@@ -271,9 +271,9 @@ std::string json_text(const Receipt& receipt) {
   return text;
 }
 
-Status write_all(PfsIo& pfs, int fd, std::span<const std::byte> bytes) {
+Status write_all(PfsIo& pfs, PfsRef file, std::span<const std::byte> bytes) {
   for (std::size_t done = 0; done < bytes.size();) {
-    const auto part = pfs.write(fd, bytes.subspan(done), done);
+    const auto part = pfs.write(file, bytes.subspan(done), done);
     if (!part) {
       return with_context(part.error(), "writing it");
     }
@@ -285,13 +285,13 @@ Status write_all(PfsIo& pfs, int fd, std::span<const std::byte> bytes) {
   return {};
 }
 
-/// Writes the text to the new file `fd`, durably.
-Result<PartialFile> fill_receipt(PfsIo& pfs, int fd, const std::string& text) {
-  EFS_TRY(write_all(pfs, fd, std::as_bytes(std::span(text))));
-  if (auto synced = pfs.fsync(fd); !synced) {
+/// Writes the text to the new file `file`, durably.
+Result<PartialFile> fill_receipt(PfsIo& pfs, PfsRef file, const std::string& text) {
+  EFS_TRY(write_all(pfs, file, std::as_bytes(std::span(text))));
+  if (auto synced = pfs.fsync(file); !synced) {
     return with_context(synced.error(), "fsync");
   }
-  auto now = pfs.fstat(fd);
+  auto now = pfs.fstat(file);
   if (!now) {
     return with_context(now.error(), "reading back its attributes");
   }
@@ -305,18 +305,18 @@ struct NewText {
   std::string name, partial;
 };
 
-Status write_in(PfsIo& pfs, int directory, const NewText& file) {
+Status write_in(PfsIo& pfs, PfsRef directory, const NewText& file) {
   const std::string& partial = file.partial;
-  auto fd = make_afresh(pfs, directory, partial, [&] {
+  auto made = make_afresh(pfs, directory, partial, [&] {
     return pfs.open(directory, partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, file.mode);
   });
-  if (!fd) {
-    return with_context(fd.error(), "creating its partial");
+  if (!made) {
+    return with_context(made.error(), "creating its partial");
   }
   EFS_TRY(with_partial(pfs, directory, partial, [&]() -> Status {
-    const auto written = fill_receipt(pfs, fd->get(), file.text);
+    const auto written = fill_receipt(pfs, *made, file.text);
     if (!written) {
-      fd->reset();  // NFS only renames an open file when it is removed
+      *made = {};  // NFS only renames an open file when it is removed
       (void)pfs.unlink(directory, partial);
       return std::unexpected(written.error());
     }
@@ -335,12 +335,12 @@ Status write_new(const std::string& text, const std::string& path, mode_t mode, 
                  std::string partial) {
   std::string name = leaf_of(path);
   const std::string parent = path.contains('/') ? path.substr(0, path.size() - name.size()) : ".";
-  const auto directory = pfs.open(AT_FDCWD, parent, directory_flags);
+  const auto directory = pfs.open(no_directory, parent, directory_flags);
   if (!directory) {
     return with_context(directory.error(), "opening its directory");
   }
   return write_in(
-      pfs, directory->get(),
+      pfs, *directory,
       {.text = text, .mode = mode, .name = std::move(name), .partial = std::move(partial)});
 }
 

@@ -27,7 +27,7 @@ std::string place_of(const ReceiptEntry& entry, const std::string& job) {
 /// The files below results_dir, of which `top` is open.
 struct ResultFiles {
   PfsIo& pfs;
-  int top = -1;
+  PfsRef top{};
   Scratch& scratch;
   const std::atomic<bool>& cancel;
 };
@@ -40,7 +40,7 @@ std::string difference_of(const ReceiptEntry& entry, const std::string& place,
   if (!file) {
     return "cannot be opened: " + describe(file.error());
   }
-  const auto attributes = pfs.fstat(file->get());
+  const auto attributes = pfs.fstat(*file);
   if (!attributes) {
     return "cannot be read: " + describe(attributes.error());
   }
@@ -51,8 +51,8 @@ std::string difference_of(const ReceiptEntry& entry, const std::string& place,
   if (entry.bytes != 0 && size != entry.bytes) {
     return "has " + std::to_string(size) + " bytes instead of " + std::to_string(entry.bytes);
   }
-  const auto sum = hash_data(PfsContent(pfs, file->get()), size, entry.checksum->kind,
-                             files.scratch, files.cancel);
+  const auto sum =
+      hash_data(PfsContent(pfs, *file), size, entry.checksum->kind, files.scratch, files.cancel);
   if (!sum) {
     return "cannot be read: " + describe(sum.error());
   }
@@ -90,11 +90,11 @@ Result<ReceiptCheck> check_receipt(const std::string& path, PfsIo& pfs,
   }
   ReceiptCheck check{.job = json->at("job"), .results_dir = json->at("results_dir")};
   Scratch scratch(read_size);
-  const auto top = pfs.open(AT_FDCWD, check.results_dir, passage_flags);
+  const auto top = pfs.open(no_directory, check.results_dir, passage_flags);
   if (!top) {
     return fail(top.error().code, check.results_dir + ": " + describe(top.error()));
   }
-  const ResultFiles files{.pfs = pfs, .top = top->get(), .scratch = scratch, .cancel = cancel};
+  const ResultFiles files{.pfs = pfs, .top = *top, .scratch = scratch, .cancel = cancel};
   for (const auto& line : json->at("entries")) {
     if (cancel) {
       return fail(ECANCELED, "cancelled");

@@ -240,9 +240,9 @@ void ResultBatches::in_tasks(std::span<Outgoing> batch,
   });
 }
 
-/// Step 2 for results without an fsync of their own. The descriptor of results_dir was opened
-/// before the writes, so syncfs reports an error of their write-back. The error does not name a
-/// file, so it fails all of them.
+/// Step 2 for results without an fsync of their own. results-dir was opened before the writes, so
+/// syncfs reports an error of their write-back. The error does not name a file, so it fails all of
+/// them.
 void ResultBatches::sync_partials(std::span<Outgoing> batch) {
   const auto waits = [](const Outgoing& out) {
     return out.is<outgoing::Written>() && !out.fsync;

@@ -227,8 +227,8 @@ Status ResultDirectories::merge(const fs::WalkItem& item, bool fsync, Finished& 
   if (!parent && !may_not_claim(parent.error())) {
     return with_context(parent.error(), "opening its parent directory");
   }
-  auto claim = parent ? claim_name(parent->get(), item, patience)
-                      : Result<std::optional<NameClaim>>(std::nullopt);
+  auto claim =
+      parent ? claim_name(*parent, item, patience) : Result<std::optional<NameClaim>>(std::nullopt);
   if (!claim) {
     return std::unexpected(claim.error());
   }
@@ -316,7 +316,8 @@ Status ResultDirectories::replace(const fs::WalkItem& item, bool fsync, const De
 
 /// nullopt if this user cannot create files in the parent, or if the PFS is full: a full PFS still
 /// accepts attributes.
-Result<std::optional<NameClaim>> ResultDirectories::claim_name(int parent, const fs::WalkItem& item,
+Result<std::optional<NameClaim>> ResultDirectories::claim_name(PfsRef parent,
+                                                               const fs::WalkItem& item,
                                                                Patience& patience) {
   const std::string name = leaf_of(item.path), claimant = partial_name(name, options_.partial_tag);
   for (bool grant_owner_access = false;;) {

@@ -100,7 +100,7 @@ class ResultDirectories {
   Status leave_theirs(const fs::WalkItem& item, bool fsync, const Decided& decided,
                       Finished& finished);
   Status replace(const fs::WalkItem& item, bool fsync, const Decided& decided, Finished& finished);
-  Result<std::optional<NameClaim>> claim_name(int parent, const fs::WalkItem& item,
+  Result<std::optional<NameClaim>> claim_name(PfsRef parent, const fs::WalkItem& item,
                                               Patience& patience);
   std::optional<std::uint64_t> known_of(const fs::WalkItem& item, std::uint64_t theirs) const;
 

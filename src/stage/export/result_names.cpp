@@ -66,7 +66,7 @@ bool ResultNames::is_looked_at(const Outgoing& out) const {
   return may_protect(may_conflict(out) || is_unsure(), rules_);
 }
 
-Result<PfsCheck> ResultNames::check(const Outgoing& out, int directory, Scratch& scratch) {
+Result<PfsCheck> ResultNames::check(const Outgoing& out, PfsRef directory, Scratch& scratch) {
   const Comparand there{.directory = directory,
                         .name = out.name,
                         .to_origin = in_place_,
@@ -84,12 +84,12 @@ VersionMeans ResultNames::means(Scratch& scratch) const {
 
 /// True if the PFS resolves this name and the name of its elder to the same file. (False if both
 /// are names of one file in the buffer.)
-bool ResultNames::is_elders(const Outgoing& out, int directory) {
+bool ResultNames::is_elders(const Outgoing& out, PfsRef directory) {
   if (out.elder == nullptr || out.elder->ino == out.item->ino) {
     return false;
   }
   const auto beside = tree_.directory(parent_of(out.elder->path));
-  const auto elder = beside ? pfs_.lstat(beside->get(), leaf_of(out.elder->path))
+  const auto elder = beside ? pfs_.lstat(*beside, leaf_of(out.elder->path))
                             : std::unexpected(beside.error()),
              own = pfs_.lstat(directory, out.name);
   return elder && own && identity_of(*elder) == identity_of(*own);
@@ -97,12 +97,12 @@ bool ResultNames::is_elders(const Outgoing& out, int directory) {
 
 /// True if the result was exported under this name and the name still leads to that copy; the PFS
 /// has chosen the spelling.
-bool ResultNames::is_own_copy(const Outgoing& out, int directory) {
+bool ResultNames::is_own_copy(const Outgoing& out, PfsRef directory) {
   const auto there = out.item->saved ? pfs_.lstat(directory, out.name) : fail(ENOENT);
   return there && there->st_ino == out.item->saved->inode;
 }
 
-bool ResultNames::is_spelled_so(Outgoing& out, int directory) {
+bool ResultNames::is_spelled_so(Outgoing& out, PfsRef directory) {
   const bool is_anothers = spelled_.is_anothers(parent_of(out.item->path), directory, out.name) &&
                            !is_own_copy(out, directory);
   if (!is_anothers && !is_elders(out, directory)) {
@@ -115,9 +115,13 @@ bool ResultNames::is_spelled_so(Outgoing& out, int directory) {
   return false;
 }
 
-bool ResultNames::is_over_input(Outgoing& out, int directory) {
+bool ResultNames::is_over_input(Outgoing& out, PfsRef directory) {
   const auto there = pfs_.lstat(directory, out.name);
   if (!there && there.error().code == ENOENT) {
+    return false;
+  }
+  // The comparison below reads all names of the buffer. No input is a copy that the job has made.
+  if (there && out.item->saved && is_copy(*there, *out.item->saved)) {
     return false;
   }
   const auto input = there ? inputs_.is_input(*there) : std::unexpected(there.error());
@@ -140,7 +144,7 @@ void ResultNames::found_there(Outgoing& out, std::optional<FileSum> checksum) {
   progress_.bytes_done += out.data;
 }
 
-bool ResultNames::resolve(Outgoing& out, const Decision& decision, int directory,
+bool ResultNames::resolve(Outgoing& out, const Decision& decision, PfsRef directory,
                           Scratch& scratch) {
   const ObstacleTexts& texts = texts_about(decision.obstacle);
   if (decision.act == Act::write) {
@@ -161,7 +165,7 @@ bool ResultNames::resolve(Outgoing& out, const Decision& decision, int directory
 
 /// Chooses a name for the job's version beside the other one. Returns as resolve(); nullopt if all
 /// names are taken.
-std::optional<bool> ResultNames::keep_beside(Outgoing& out, std::string_view why, int directory,
+std::optional<bool> ResultNames::keep_beside(Outgoing& out, std::string_view why, PfsRef directory,
                                              Scratch& scratch) {
   for (unsigned n = 1; n < 1000; ++n) {
     std::string name = kept_name(leaf_of(out.item->path), config_.name, n);

@@ -42,20 +42,20 @@ class ResultNames {
   bool is_own(const Outgoing& out, const struct stat& there) const;
 
   /// Compares the file that has the name with the result.
-  Result<PfsCheck> check(const Outgoing& out, int directory, Scratch& scratch);
+  Result<PfsCheck> check(const Outgoing& out, PfsRef directory, Scratch& scratch);
 
   Decision decide(const Outgoing& out, const PfsCheck& there) const;
 
   /// Carries out a decision with an obstacle. True if the result may be written, under out.name.
-  bool resolve(Outgoing& out, const Decision& decision, int directory, Scratch& scratch);
+  bool resolve(Outgoing& out, const Decision& decision, PfsRef directory, Scratch& scratch);
 
   /// Settles the result if its name leads to a file with another spelling, and returns false.
   /// Otherwise the result or that other file, perhaps also a result, would be lost.
-  bool is_spelled_so(Outgoing& out, int directory);
+  bool is_spelled_so(Outgoing& out, PfsRef directory);
 
   /// Settles the result if its name leads to an input of the job, outside of root-dir. No name in
   /// results-dir should, but one may.
-  bool is_over_input(Outgoing& out, int directory);
+  bool is_over_input(Outgoing& out, PfsRef directory);
 
   /// An earlier stage-out has exported the result. The name may not be durable yet: as after a
   /// rename, it needs the sync of its directory.
@@ -66,11 +66,11 @@ class ResultNames {
   bool is_unsure() const;
   Encounter encounter(const Outgoing& out, const PfsCheck& there) const;
   VersionMeans means(Scratch& scratch) const;
-  std::optional<bool> keep_beside(Outgoing& out, std::string_view why, int directory,
+  std::optional<bool> keep_beside(Outgoing& out, std::string_view why, PfsRef directory,
                                   Scratch& scratch);
   bool take_kept_name(const Outgoing& out, const std::string& name);
-  bool is_elders(const Outgoing& out, int directory);
-  bool is_own_copy(const Outgoing& out, int directory);
+  bool is_elders(const Outgoing& out, PfsRef directory);
+  bool is_own_copy(const Outgoing& out, PfsRef directory);
 
   const config::JobConfig& config_;
   ExportSource& buffer_;

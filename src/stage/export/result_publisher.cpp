@@ -76,7 +76,7 @@ void ResultPublisher::publish_one(Outgoing& out, DirectoryCursor& directories, S
 
 /// Gives the partial its name. False if the result is settled, `named` by an earlier stage-out, or
 /// held.
-bool ResultPublisher::take_name(Outgoing& out, int directory, Scratch& scratch) {
+bool ResultPublisher::take_name(Outgoing& out, PfsRef directory, Scratch& scratch) {
   for (int tries = 1;; ++tries) {
     PfsCheck there;
     const auto job = look_again(out, directory, scratch, there);
@@ -119,7 +119,7 @@ bool ResultPublisher::take_name(Outgoing& out, int directory, Scratch& scratch) 
 /// Checks the file that has the name once more, as late as possible, because writing may have taken
 /// minutes. If that file is an input or an earlier result of the job, only it may be replaced.
 /// Returns nullopt if the result is settled. The returned job points into `there`.
-std::optional<PartialJob> ResultPublisher::look_again(Outgoing& out, int directory,
+std::optional<PartialJob> ResultPublisher::look_again(Outgoing& out, PfsRef directory,
                                                       Scratch& scratch, PfsCheck& there) {
   if (!names_.is_looked_at(out) || !out.entry.placed_as.empty()) {
     return out.job(directory);
@@ -156,15 +156,15 @@ bool ResultPublisher::link(Outgoing& out, const Outgoing& first) {
     failures_.fail_result(out, from ? to.error() : from.error());
     return true;
   }
-  const auto now = pfs_.lstat(from->get(), first.name);
+  const auto now = pfs_.lstat(*from, first.name);
   if (!now || !is_still_copy(first, *now)) {
     return false;
   }
-  return link_copy(out, {.first = first, .directory = from->get(), .now = *now}, to->get());
+  return link_copy(out, {.first = first, .directory = *from, .now = *now}, *to);
 }
 
 /// Gives the copy the name of `out` in `directory` too. Returns as link().
-bool ResultPublisher::link_copy(Outgoing& out, const LinkedCopy& copy, int directory) {
+bool ResultPublisher::link_copy(Outgoing& out, const LinkedCopy& copy, PfsRef directory) {
   const auto present = pfs_.lstat(directory, out.name);
   if (!present) {
     return make_link(out, copy, directory, nullptr);
@@ -189,7 +189,7 @@ bool ResultPublisher::link_copy(Outgoing& out, const LinkedCopy& copy, int direc
 }
 
 /// `present`: the file that has the name; null: none has. Returns as link().
-bool ResultPublisher::make_link(Outgoing& out, const LinkedCopy& copy, int directory,
+bool ResultPublisher::make_link(Outgoing& out, const LinkedCopy& copy, PfsRef directory,
                                 const struct stat* present) {
   PartialJob job = out.job(directory);
   if (names_.is_looked_at(out)) {
@@ -218,7 +218,7 @@ bool ResultPublisher::make_link(Outgoing& out, const LinkedCopy& copy, int direc
 }
 
 /// The name of `out` leads to the copy now.
-void ResultPublisher::take_link(Outgoing& out, const LinkedCopy& copy, int directory,
+void ResultPublisher::take_link(Outgoing& out, const LinkedCopy& copy, PfsRef directory,
                                 bool there_already) {
   out.file = {.inode = copy.now.st_ino,
               .size = static_cast<std::uint64_t>(copy.now.st_size),

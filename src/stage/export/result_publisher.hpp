@@ -39,17 +39,18 @@ class ResultPublisher {
   /// `directory`.
   struct LinkedCopy {
     const Outgoing& first;
-    int directory = -1;
+    PfsRef directory{};
     const struct stat& now;
   };
 
   void publish_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
-  bool take_name(Outgoing& out, int directory, Scratch& scratch);
-  std::optional<PartialJob> look_again(Outgoing& out, int directory, Scratch& scratch,
+  bool take_name(Outgoing& out, PfsRef directory, Scratch& scratch);
+  std::optional<PartialJob> look_again(Outgoing& out, PfsRef directory, Scratch& scratch,
                                        PfsCheck& there);
-  bool link_copy(Outgoing& out, const LinkedCopy& copy, int directory);
-  bool make_link(Outgoing& out, const LinkedCopy& copy, int directory, const struct stat* present);
-  void take_link(Outgoing& out, const LinkedCopy& copy, int directory, bool there_already);
+  bool link_copy(Outgoing& out, const LinkedCopy& copy, PfsRef directory);
+  bool make_link(Outgoing& out, const LinkedCopy& copy, PfsRef directory,
+                 const struct stat* present);
+  void take_link(Outgoing& out, const LinkedCopy& copy, PfsRef directory, bool there_already);
 
   PfsIo& pfs_;
   Publisher& publisher_;

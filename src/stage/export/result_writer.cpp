@@ -38,7 +38,8 @@ void ResultWriter::write(std::span<Outgoing> task) {
   }
 }
 
-Result<PartialFile> ResultWriter::write_in(const Outgoing& out, int directory, Scratch& scratch) {
+Result<PartialFile> ResultWriter::write_in(const Outgoing& out, PfsRef directory,
+                                           Scratch& scratch) {
   PartialJob job = out.job(directory);
   job.synced = tree_.device();
   const auto acl = handed_down_acl(parent_of(out.item->path), directory);
@@ -88,7 +89,7 @@ void ResultWriter::take_written(Outgoing& out, const PartialFile& written) {
 /// The mode bits that the directory's default ACL permits; nullopt without a default ACL. In place
 /// the job's files already have the right ACL. (Elsewhere results-dir decides which users may read
 /// its new files.)
-std::optional<mode_t> ResultWriter::handed_down_acl(const std::string& path, int directory) {
+std::optional<mode_t> ResultWriter::handed_down_acl(const std::string& path, PfsRef directory) {
   {
     const MutexLock lock(mutex_);
     if (const auto known = acl_directories_.find(path); known != acl_directories_.end()) {
@@ -106,7 +107,7 @@ std::optional<mode_t> ResultWriter::handed_down_acl(const std::string& path, int
 }
 
 /// False if the result is settled, or `named` by an earlier stage-out.
-bool ResultWriter::may_write(Outgoing& out, int directory, Scratch& scratch) {
+bool ResultWriter::may_write(Outgoing& out, PfsRef directory, Scratch& scratch) {
   out.replaces = false;
   const auto there = names_.check(out, directory, scratch);
   if (!there) {

@@ -42,13 +42,13 @@ class ResultWriter {
   void remove_written(Outgoing& out);
 
  private:
-  Result<PartialFile> write_in(const Outgoing& out, int directory, Scratch& scratch);
+  Result<PartialFile> write_in(const Outgoing& out, PfsRef directory, Scratch& scratch);
   void write_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
   static void take_written(Outgoing& out, const PartialFile& written);
   bool remove_at_once(Outgoing& out, DirectoryCursor& directories);
   void verify_one(Outgoing& out, DirectoryCursor& directories, Scratch& scratch);
-  std::optional<mode_t> handed_down_acl(const std::string& path, int directory);
-  bool may_write(Outgoing& out, int directory, Scratch& scratch);
+  std::optional<mode_t> handed_down_acl(const std::string& path, PfsRef directory);
+  bool may_write(Outgoing& out, PfsRef directory, Scratch& scratch);
 
   const config::JobConfig& config_;
   ExportSource& buffer_;

@@ -57,13 +57,13 @@ Status ResultsTree::open(const std::string& path) {
   if (!opened) {
     return fail(opened.error().code, "results-dir " + path + ": " + describe(opened.error()));
   }
-  const auto attributes = pfs_.fstat(opened->get());
+  const auto attributes = pfs_.fstat(*opened);
   if (!attributes) {
     return fail(attributes.error().code,
                 "results-dir " + path + ": " + describe(attributes.error()));
   }
   root_ = std::move(*opened);
-  paths_.emplace(pfs_, root_.get());
+  paths_.emplace(pfs_, root_);
   device_ = attributes->st_dev;
   path_ = path;
   // before the lock: both locks are leaves
@@ -73,8 +73,8 @@ Status ResultsTree::open(const std::string& path) {
   return {};
 }
 
-Result<UniqueFd> ResultsTree::make_path(const std::string& path) {
-  auto there = pfs_.open(AT_FDCWD, path, directory_flags);
+Result<PfsHandle> ResultsTree::make_path(const std::string& path) {
+  auto there = pfs_.open(no_directory, path, directory_flags);
   if (there || there.error().code != ENOENT || path == "/") {
     return there;
   }
@@ -82,34 +82,34 @@ Result<UniqueFd> ResultsTree::make_path(const std::string& path) {
   if (!parent) {
     return parent;
   }
-  auto made = pfs_.mkdir(parent->get(), leaf_of(path), 0777);
+  auto made = pfs_.mkdir(*parent, leaf_of(path), 0777);
   if (!made && made.error().code != EEXIST) {
     return with_context(made.error(), "cannot be created");
   }
-  if (auto synced = pfs_.fsync(parent->get()); !synced) {
+  if (auto synced = pfs_.fsync(*parent); !synced) {
     return with_context(synced.error(), "fsync of its parent");
   }
-  return pfs_.open(AT_FDCWD, path, directory_flags);
+  return pfs_.open(no_directory, path, directory_flags);
 }
 
 bool ResultsTree::was_moved(const std::string& path) {
-  const auto there = pfs_.open(AT_FDCWD, path, directory_flags);
-  const auto now = there ? pfs_.fstat(there->get()) : std::unexpected(there.error());
-  const auto ours = pfs_.fstat(root_.get());
+  const auto there = pfs_.open(no_directory, path, directory_flags);
+  const auto now = there ? pfs_.fstat(*there) : std::unexpected(there.error());
+  const auto ours = pfs_.fstat(root_);
   if (!now) {
     return has_vanished(now.error());
   }
   return ours && (now->st_dev != ours->st_dev || now->st_ino != ours->st_ino);
 }
 
-Result<UniqueFd> ResultsTree::directory(const std::string& path) {
+Result<PfsHandle> ResultsTree::directory(const std::string& path) {
   const auto hidden = hidden_.find(path);
-  auto fd = paths_->open(
+  auto at = paths_->open(
       hidden == hidden_.end() ? path : join(parent_of(path), hidden->second.name), directory_flags);
-  if (!fd || path.empty()) {
-    return fd;
+  if (!at || path.empty()) {
+    return at;
   }
-  const auto attributes = pfs_.fstat(fd->get());
+  const auto attributes = pfs_.fstat(*at);
   if (!attributes) {
     return std::unexpected(attributes.error());
   }
@@ -117,7 +117,7 @@ Result<UniqueFd> ResultsTree::directory(const std::string& path) {
     const MutexLock lock(mutex_);
     elsewhere_.insert(path);
   }
-  return fd;
+  return at;
 }
 
 Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& about_to) {
@@ -126,16 +126,16 @@ Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& 
   if (!parent) {
     return with_context(parent.error(), "opening its parent directory");
   }
-  auto there = pfs_.lstat(parent->get(), leaf_of(item.path));
+  auto there = pfs_.lstat(*parent, leaf_of(item.path));
   if (!there && there.error().code == ENOENT) {
-    const auto made = make_missing(parent->get(), item, about_to);
+    const auto made = make_missing(*parent, item, about_to);
     if (!made) {
       return with_context(made.error(), "making the directory");
     }
     if (*made) {
       return {};
     }
-    there = pfs_.lstat(parent->get(), leaf_of(item.path));
+    there = pfs_.lstat(*parent, leaf_of(item.path));
   }
   if (!there) {
     return with_context(there.error(), "making the directory");
@@ -154,7 +154,7 @@ Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& 
 }
 
 /// False if another process was faster.
-Result<bool> ResultsTree::make_missing(int parent, const fs::WalkItem& item,
+Result<bool> ResultsTree::make_missing(PfsRef parent, const fs::WalkItem& item,
                                        const std::function<void()>& about_to) {
   if (to_hide_.contains(item.path)) {
     const auto hidden = make_hidden(parent, item);
@@ -181,7 +181,7 @@ void ResultsTree::hide(std::unordered_set<std::string> paths, std::string tag) {
 }
 
 /// False if the partial name exists: the directory is then not hidden.
-Result<bool> ResultsTree::make_hidden(int parent, const fs::WalkItem& item) {
+Result<bool> ResultsTree::make_hidden(PfsRef parent, const fs::WalkItem& item) {
   made_.insert(item.path);
   // First, so that an exception leaves no unrecorded directory.
   Hidden& hidden =
@@ -224,10 +224,10 @@ Status ResultsTree::show(const std::string& path) {
     return with_context(parent.error(), "opening its parent directory");
   }
   const std::string name = leaf_of(path);
-  const Status renamed = rename_new(pfs_, {.at = parent->get(), .from = hidden.name, .to = name});
+  const Status renamed = rename_new(pfs_, {.at = *parent, .from = hidden.name, .to = name});
   if (!renamed) {
     // The PFS may have lost the reply to the call.
-    const auto there = pfs_.lstat(parent->get(), name);
+    const auto there = pfs_.lstat(*parent, name);
     if (!there || there->st_ino != hidden.inode) {
       return with_context(renamed.error(), "giving the directory its name");
     }
@@ -241,8 +241,7 @@ const fs::WalkItem& ResultsTree::take_away(const std::string& path) {
   const Hidden& hidden = taken.mapped();
   made_.erase(taken.key());
   const auto parent = directory(parent_of(taken.key()));
-  const Status gone =
-      parent ? pfs_.rmdir(parent->get(), hidden.name) : std::unexpected(parent.error());
+  const Status gone = parent ? pfs_.rmdir(*parent, hidden.name) : std::unexpected(parent.error());
   if (!gone) {
     log::warn("event=directory_left path=\"{}\" name=\"{}\" reason=\"{}\"", taken.key(),
               hidden.name, describe(gone.error()));
@@ -262,7 +261,7 @@ bool ResultsTree::grant_owner_access(const std::string& path) {
   }
   const auto parent = paths_->open(parent_of(path), passage_flags);
   const std::string name = leaf_of(path);
-  const auto there = parent ? pfs_.lstat(parent->get(), name) : std::unexpected(parent.error());
+  const auto there = parent ? pfs_.lstat(*parent, name) : std::unexpected(parent.error());
   if (!there || !is_own_directory(*there)) {
     return false;
   }
@@ -275,7 +274,7 @@ bool ResultsTree::grant_owner_access(const std::string& path) {
   const mode_t mode = there->st_mode & 07777U;
   // First, so that an exception leaves no unrecorded directory.
   const bool is_first = record_granted(path, mode);
-  if (pfs_.chmod_name(parent->get(), name, mode | 0700U)) {
+  if (pfs_.chmod_name(*parent, name, mode | 0700U)) {
     return true;
   }
   if (is_first) {
@@ -340,8 +339,7 @@ Status ResultsTree::restore_access(bool for_good) {
 
 Status ResultsTree::restore_mode(const std::string& path, mode_t mode, bool for_good) {
   const auto parent = paths_->open(parent_of(path), passage_flags);
-  const auto there =
-      parent ? pfs_.lstat(parent->get(), leaf_of(path)) : std::unexpected(parent.error());
+  const auto there = parent ? pfs_.lstat(*parent, leaf_of(path)) : std::unexpected(parent.error());
   if (!there && !has_vanished(there.error())) {
     stays_open(path);
     return std::unexpected(there.error());
@@ -353,7 +351,7 @@ Status ResultsTree::restore_mode(const std::string& path, mode_t mode, bool for_
   // otherwise it was removed, or another process has changed it
   const bool is_open =
       there && S_ISDIR(there->st_mode) && (there->st_mode & 07777U) == (mode | 0700U);
-  const Status shut = is_open ? pfs_.chmod_name(parent->get(), leaf_of(path), mode) : Status();
+  const Status shut = is_open ? pfs_.chmod_name(*parent, leaf_of(path), mode) : Status();
   if (shut) {
     is_shut(path);
   } else {
@@ -369,14 +367,14 @@ Status ResultsTree::sync_with_made(std::set<std::string> directories) {
   return {};
 }
 
-Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, Finished& finished) {
-  auto there = pfs_.xattrs(fd);
+Result<bool> ResultsTree::apply_xattrs(PfsRef at, const fs::WalkItem& item, Finished& finished) {
+  auto there = pfs_.xattrs(at);
   if (!there) {
     return with_context(there.error(), "reading the directory's extended attributes");
   }
   fs::WalkItem wanted{.path = item.path, .xattrs = item.xattrs};
-  const bool removes = adapt_xattrs(fd, *there, wanted, finished);
-  const auto refused = set_xattrs(fd, wanted, pfs_);
+  const bool removes = adapt_xattrs(at, *there, wanted, finished);
+  const auto refused = set_xattrs(at, wanted, pfs_);
   if (!refused) {
     return std::unexpected(refused.error());
   }
@@ -389,7 +387,7 @@ Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, Finishe
     return false;
   }
   // before the mode, which may forbid reading; the mask of an ACL follows the mode
-  auto now = pfs_.xattrs(fd);
+  auto now = pfs_.xattrs(at);
   if (!now) {
     return with_context(now.error(), "reading the directory's extended attributes");
   }
@@ -400,7 +398,7 @@ Result<bool> ResultsTree::apply_xattrs(int fd, const fs::WalkItem& item, Finishe
 /// Leaves in `wanted` the attributes that the directory lacks. Removes from the directory those
 /// that `wanted` lacks, if the directory is to be exactly like the item; returns true if there are
 /// any.
-bool ResultsTree::adapt_xattrs(int fd, const std::map<std::string, std::string>& there,
+bool ResultsTree::adapt_xattrs(PfsRef at, const std::map<std::string, std::string>& there,
                                fs::WalkItem& wanted, Finished& finished) {
   const bool made = made_.contains(wanted.path);
   bool removes = false;
@@ -417,7 +415,7 @@ bool ResultsTree::adapt_xattrs(int fd, const std::map<std::string, std::string>&
         wanted.xattrs.erase(own);
       }
     } else if (finished.exactly && !foreign) {
-      const auto removed = pfs_.remove_xattr(fd, name);
+      const auto removed = pfs_.remove_xattr(at, name);
       if (!removed && removed.error().code != ENODATA) {
         finished.lose(name + ": " + describe(removed.error()));
       }
@@ -441,8 +439,8 @@ mode_t ResultsTree::mode_in(const fs::WalkItem& item, const struct stat& now,
   return !finished.exactly && was_given_acl ? mode & (now.st_mode | 07000U) : mode;
 }
 
-Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned,
-                               Finished& finished) {
+Status ResultsTree::apply_mode(PfsRef at, const fs::WalkItem& item, const struct stat& now,
+                               bool owned, Finished& finished) {
   const mode_t there = now.st_mode & 07777U, mode = mode_in(item, now, finished);
   const mode_t both = there & mode & (S_ISUID | S_ISGID);
   mode_t wanted = safe_mode(mode, owned) | both;  // bits that it already has stay
@@ -462,47 +460,47 @@ Status ResultsTree::apply_mode(int fd, const fs::WalkItem& item, const struct st
     return refuse("only a member of its group can change it and keep the set-group-ID bit"),
            Status();
   }
-  const auto done = pfs_.chmod(fd, wanted);
+  const auto done = pfs_.chmod(at, wanted);
   if (!done && not_permitted(done.error()) && !made_.contains(item.path)) {
     return refuse(describe(done.error())), Status();
   }
   return done ? Status() : Status(with_context(done.error(), "setting the directory's mode"));
 }
 
-Status ResultsTree::apply_times(int fd, const fs::WalkItem& item) {
+Status ResultsTree::apply_times(PfsRef at, const fs::WalkItem& item) {
   const auto done =
-      pfs_.set_times(fd, to_ns(item.attributes.st_atim), to_ns(item.attributes.st_mtim));
+      pfs_.set_times(at, to_ns(item.attributes.st_atim), to_ns(item.attributes.st_mtim));
   const bool foreign = !made_.contains(item.path);
   return done || (foreign && not_permitted(done.error()))
              ? Status()
              : Status(with_context(done.error(), "setting the directory's times"));
 }
 
-Status ResultsTree::sync_one(int fd, const struct stat& now, bool fsync) {
+Status ResultsTree::sync_one(PfsRef at, const struct stat& now, bool fsync) {
   if (!fsync && now.st_dev == device_) {
     return {};
   }
-  const auto synced = pfs_.fsync(fd);
+  const auto synced = pfs_.fsync(at);
   return synced ? Status() : Status(with_context(synced.error(), "fsync of the directory"));
 }
 
-Result<UniqueFd> ResultsTree::let_in_and_open(const std::string& path) {
-  auto fd = directory(path);
-  if (!fd && fd.error().code == EACCES && grant_owner_access(path)) {
-    fd = directory(path);
+Result<PfsHandle> ResultsTree::let_in_and_open(const std::string& path) {
+  auto at = directory(path);
+  if (!at && at.error().code == EACCES && grant_owner_access(path)) {
+    at = directory(path);
   }
-  return fd ? std::move(fd) : with_context(fd.error(), "opening the directory");
+  return at ? std::move(at) : with_context(at.error(), "opening the directory");
 }
 
 /// Sets the owner and the group, if permitted.
-Result<ResultsTree::OwnerChange> ResultsTree::apply_owner(int fd, const fs::WalkItem& item,
+Result<ResultsTree::OwnerChange> ResultsTree::apply_owner(PfsRef at, const fs::WalkItem& item,
                                                           const struct stat& now,
                                                           Finished& finished) {
   const auto& wanted = item.attributes;
   const gid_t gid = group_of(item, now.st_gid);
   OwnerChange change{.was_another = now.st_uid != wanted.st_uid || now.st_gid != gid};
   if (change.was_another) {
-    const auto done = pfs_.chown(fd, wanted.st_uid, gid);
+    const auto done = pfs_.chown(at, wanted.st_uid, gid);
     if (!done && !not_permitted(done.error())) {
       return with_context(done.error(), "setting the directory's owner");
     }
@@ -518,58 +516,58 @@ Result<ResultsTree::OwnerChange> ResultsTree::apply_owner(int fd, const fs::Walk
 
 Result<ResultsTree::Finished> ResultsTree::finish(const fs::WalkItem& item, bool exactly,
                                                   bool fsync) {
-  auto fd = let_in_and_open(item.path);
-  if (!fd) {
-    return std::unexpected(fd.error());
+  auto at = let_in_and_open(item.path);
+  if (!at) {
+    return std::unexpected(at.error());
   }
-  auto now = pfs_.fstat(fd->get());
+  auto now = pfs_.fstat(*at);
   if (!now) {
     return with_context(now.error(), "reading the directory's attributes");
   }
   Finished finished{.exactly = exactly};
-  const auto owner = apply_owner(fd->get(), item, *now, finished);
+  const auto owner = apply_owner(*at, item, *now, finished);
   if (!owner) {
     return std::unexpected(owner.error());
   }
-  const auto changed = apply_xattrs(fd->get(), item, finished);
+  const auto changed = apply_xattrs(*at, item, finished);
   if (!changed) {
     return std::unexpected(changed.error());
   }
   // An ACL or a change of owner may have changed the mode.
   if (*changed || owner->was_another) {
-    now = pfs_.fstat(fd->get());
+    now = pfs_.fstat(*at);
   }
   if (!now) {
     return with_context(now.error(), "reading the directory's attributes");
   }
-  EFS_TRY(apply_mode(fd->get(), item, *now, owner->is_right, finished));
+  EFS_TRY(apply_mode(*at, item, *now, owner->is_right, finished));
   if (!finished.refused) {
     is_shut(item.path);
   }
-  EFS_TRY(apply_times(fd->get(), item));
-  EFS_TRY(sync_one(fd->get(), *now, fsync));
+  EFS_TRY(apply_times(*at, item));
+  EFS_TRY(sync_one(*at, *now, fsync));
   return finished;
 }
 
 Status ResultsTree::finish_times(const fs::WalkItem& item, bool fsync) {
-  auto fd = let_in_and_open(item.path);
-  if (!fd) {
-    return std::unexpected(fd.error());
+  auto at = let_in_and_open(item.path);
+  if (!at) {
+    return std::unexpected(at.error());
   }
-  const auto now = pfs_.fstat(fd->get());
+  const auto now = pfs_.fstat(*at);
   if (!now) {
     return with_context(now.error(), "reading the directory's attributes");
   }
-  EFS_TRY(apply_times(fd->get(), item));
-  return sync_one(fd->get(), *now, fsync);
+  EFS_TRY(apply_times(*at, item));
+  return sync_one(*at, *now, fsync);
 }
 
 Result<DirectoryAttributes> ResultsTree::attributes_of(const std::string& path) {
-  const auto fd = let_in_and_open(path);
-  if (!fd) {
-    return std::unexpected(fd.error());
+  const auto at = let_in_and_open(path);
+  if (!at) {
+    return std::unexpected(at.error());
   }
-  auto now = stage::attributes_of(pfs_, fd->get());
+  auto now = stage::attributes_of(pfs_, *at);
   if (!now) {
     return with_context(now.error(), "reading the directory's attributes");
   }
@@ -600,8 +598,8 @@ Status ResultsTree::sync(const std::set<std::string>& directories) {
     if (at_once && !is_elsewhere(path)) {
       continue;
     }
-    auto fd = directory(path);
-    auto done = fd ? pfs_.fsync(fd->get()) : std::unexpected(fd.error());
+    auto at = directory(path);
+    auto done = at ? pfs_.fsync(*at) : std::unexpected(at.error());
     if (!done) {
       return fail(done.error().code, "fsync of directory /" + path + ": " + describe(done.error()));
     }

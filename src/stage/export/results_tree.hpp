@@ -45,14 +45,13 @@ class ResultsTree {
   ResultsTree& operator=(const ResultsTree&) = delete;
 
   /// Opens `path`. Makes it and its missing parents, durably. Must succeed before any other call
-  /// and before the first write: syncfs reports the write-back errors since the descriptor was
-  /// opened.
+  /// and before the first write: syncfs reports the write-back errors since then.
   Status open(const std::string& path);
 
   /// True if the path no longer leads to the directory that was opened.
   bool was_moved(const std::string& path);
 
-  Result<UniqueFd> directory(const std::string& path);
+  Result<PfsHandle> directory(const std::string& path);
 
   /// For one thread that goes from result to result.
   DirectoryCursor cursor() {
@@ -138,10 +137,10 @@ class ResultsTree {
   bool sync_all_at_once(std::size_t directories) const;
 
   /// Makes all data below results_dir durable by one syncfs of its file system.
-  Status sync_all() { return pfs_.syncfs(root_.get()); }
+  Status sync_all() { return pfs_.syncfs(root_); }
 
   /// True if sync_all() reports all write errors.
-  bool sync_all_reports_errors() const { return pfs_.syncfs_reports_errors(root_.get()); }
+  bool sync_all_reports_errors() const { return pfs_.syncfs_reports_errors(root_); }
 
   /// The file system that sync_all() syncs. It does not sync other file systems mounted below.
   dev_t device() const { return device_; }
@@ -159,25 +158,25 @@ class ResultsTree {
   };
 
   const fs::WalkItem& take_away(const std::string& path);
-  Result<bool> make_missing(int parent, const fs::WalkItem& item,
+  Result<bool> make_missing(PfsRef parent, const fs::WalkItem& item,
                             const std::function<void()>& about_to);
-  Result<bool> make_hidden(int parent, const fs::WalkItem& item);
+  Result<bool> make_hidden(PfsRef parent, const fs::WalkItem& item);
   bool record_granted(const std::string& path, mode_t mode);
   Status restore_mode(const std::string& path, mode_t mode, bool for_good);
-  Result<OwnerChange> apply_owner(int fd, const fs::WalkItem& item, const struct stat& now,
+  Result<OwnerChange> apply_owner(PfsRef at, const fs::WalkItem& item, const struct stat& now,
                                   Finished& finished);
   /// Records in `finished` the rejected and the present attributes. True if an attribute was
   /// changed.
-  Result<bool> apply_xattrs(int fd, const fs::WalkItem& item, Finished& finished);
-  bool adapt_xattrs(int fd, const std::map<std::string, std::string>& there, fs::WalkItem& wanted,
-                    Finished& finished);
+  Result<bool> apply_xattrs(PfsRef at, const fs::WalkItem& item, Finished& finished);
+  bool adapt_xattrs(PfsRef at, const std::map<std::string, std::string>& there,
+                    fs::WalkItem& wanted, Finished& finished);
   mode_t mode_in(const fs::WalkItem& item, const struct stat& now, const Finished& finished) const;
-  Status apply_mode(int fd, const fs::WalkItem& item, const struct stat& now, bool owned,
+  Status apply_mode(PfsRef at, const fs::WalkItem& item, const struct stat& now, bool owned,
                     Finished& finished);
-  Status apply_times(int fd, const fs::WalkItem& item);
-  Status sync_one(int fd, const struct stat& now, bool fsync);
-  Result<UniqueFd> let_in_and_open(const std::string& path);
-  Result<UniqueFd> make_path(const std::string& path);
+  Status apply_times(PfsRef at, const fs::WalkItem& item);
+  Status sync_one(PfsRef at, const struct stat& now, bool fsync);
+  Result<PfsHandle> let_in_and_open(const std::string& path);
+  Result<PfsHandle> make_path(const std::string& path);
 
   /// The directory has its final mode; restore_access() may skip it.
   void is_shut(const std::string& path);
@@ -187,7 +186,7 @@ class ResultsTree {
   PfsIo& pfs_;
   OpenedDirectories* opened_;
   std::string path_;  // of results_dir
-  UniqueFd root_;
+  PfsHandle root_;
   std::optional<DeepPaths> paths_;  // set with root_
   dev_t device_ = 0;
   std::unordered_set<std::string> made_;  // made by this stage-out

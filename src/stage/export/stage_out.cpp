@@ -148,11 +148,10 @@ class StageOut {
       return;
     }
     progress_.listing = false;
-    const auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
+    const auto top = pfs_.open(no_directory, config_.results_dir, directory_flags);
     pool_.run(saved.size(), looks_in_a_row, [&](std::size_t begin, std::size_t end) {
       DirectoryCursor directories([&](const std::string& path) {
-        return top ? pfs_.open_beneath(top->get(), path, passage_flags)
-                   : std::unexpected(top.error());
+        return top ? pfs_.open_beneath(*top, path, passage_flags) : std::unexpected(top.error());
       });
       for (auto* item : std::span(saved).subspan(begin, end - begin)) {
         item->dirty = !has_copy(*item, directories);
@@ -176,7 +175,7 @@ class StageOut {
 
   /// A node that was started after this node's export takes this result for one of an earlier run
   /// and may replace it. (A shared result belongs to no single node; any node's copy is right.)
-  bool is_of_another_node(int directory, const std::string& name, const struct stat& there,
+  bool is_of_another_node(PfsRef directory, const std::string& name, const struct stat& there,
                           const fs::Origin& copy) const {
     return config_.nodes > 1 && copy.ctime != 0 &&
            (!is_copy(there, copy) || options_.publisher->is_shared(pfs_, directory, name, there));

@@ -45,7 +45,7 @@ bool is_version(const struct stat& now, const fs::Origin& planned) {
          to_ns(now.st_mtim) == planned.mtime;
 }
 
-Result<struct stat> planned_version(PfsIo& pfs, int source, const fs::Origin& planned) {
+Result<struct stat> planned_version(PfsIo& pfs, PfsRef source, const fs::Origin& planned) {
   auto now = pfs.fstat(source);
   if (!now) {
     return with_context(now.error(), "reading its attributes on the PFS");
@@ -58,17 +58,17 @@ Result<struct stat> planned_version(PfsIo& pfs, int source, const fs::Origin& pl
 
 Status copy_content(const fs::Staging::Fetch& fetch, const FetchMeans& means) {
   const fs::Remote& remote = fetch.remote;
-  const auto root = means.pfs.open(AT_FDCWD, means.root_dir, passage_flags);
+  const auto root = means.pfs.open(no_directory, means.root_dir, passage_flags);
   if (!root) {
     return with_context(root.error(), "opening root-dir");
   }
   const auto source =
-      open_source(means.pfs, root->get(), remote.source, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+      open_source(means.pfs, *root, remote.source, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!source) {
     return with_context(source.error(), "opening it on the PFS");
   }
   let_second_pass(remote.version, means.progress.cancel);
-  const auto before = planned_version(means.pfs, source->get(), remote.version);
+  const auto before = planned_version(means.pfs, *source, remote.version);
   EFS_TRY(before);
   const auto allocated = static_cast<std::uint64_t>(before->st_blocks) * 512;
   // as a stage-in: huge pages for a file without holes
@@ -76,12 +76,12 @@ Status copy_content(const fs::Staging::Fetch& fetch, const FetchMeans& means) {
     EFS_TRY(fetch.file.container->truncate(remote.version.size));
   }
   fs::OpenContainer file = fetch.file;
-  const PfsContent from(means.pfs, source->get());
+  const PfsContent from(means.pfs, *source);
   const RemoteSink to(means.staging, file);
   EFS_TRY(copy_data(
       {.source = from, .destination = to, .size = remote.version.size, .allocated = allocated},
       means.scratch, nullptr, means.progress));
-  const auto after = planned_version(means.pfs, source->get(), remote.version);
+  const auto after = planned_version(means.pfs, *source, remote.version);
   return after ? Status() : std::unexpected(after.error());
 }
 

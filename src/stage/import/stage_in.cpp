@@ -178,12 +178,12 @@ class StageIn {
 
  private:
   void stage_all() {
-    auto root = pfs_.open(AT_FDCWD, plan_.root_dir, passage_flags);
+    auto root = pfs_.open(no_directory, plan_.root_dir, passage_flags);
     if (!root) {
       return failed("", {root.error().code, plan_.root_dir + ": " + describe(root.error())});
     }
     root_ = std::move(*root);
-    paths_.emplace(pfs_, root_.get());
+    paths_.emplace(pfs_, root_);
     if (auto known = find_present(); !known) {
       return failed("", std::move(known.error()));
     }
@@ -340,8 +340,8 @@ class StageIn {
     });
   }
 
-  Result<UniqueFd> open_directory(const std::string& path, int flags) {
-    return path.starts_with('/') ? open_source(pfs_, root_.get(), path, flags)
+  Result<PfsHandle> open_directory(const std::string& path, int flags) {
+    return path.starts_with('/') ? open_source(pfs_, root_, path, flags)
                                  : paths_->open(path, flags);
   }
 
@@ -357,7 +357,7 @@ class StageIn {
     if (!directory) {
       return with_context(directory.error(), "opening the directory");
     }
-    auto xattrs = pfs_.xattrs(directory->get());
+    auto xattrs = pfs_.xattrs(*directory);
     if (!xattrs) {
       return with_context(xattrs.error(), "reading its extended attributes");
     }
@@ -487,7 +487,7 @@ class StageIn {
     return true;
   }
 
-  Result<UniqueFd> open_planned(const PlanEntry& entry, DirectoryCursor& directory) {
+  Result<PfsHandle> open_planned(const PlanEntry& entry, DirectoryCursor& directory) {
     auto at = directory.at(directory_of_source(entry));
     // O_NONBLOCK: should a FIFO have taken the file's place, opening it must not wait for a writer.
     auto source =
@@ -512,10 +512,9 @@ class StageIn {
       return std::unexpected(source.error());
     }
     if (is_remote(entry)) {
-      return make_remote(entry, source->get(), pending);
+      return make_remote(entry, *source, pending);
     }
-    Reuse::File known =
-        reuse_.look_at(entry, entry.reusable ? pfs_.fstat(source->get()) : fail(ENOENT));
+    Reuse::File known = reuse_.look_at(entry, entry.reusable ? pfs_.fstat(*source) : fail(ENOENT));
     const auto from_cache = reuse_.take(known, entry.place, scratch, progress_);
     auto file = from_cache ? Result<fs::OpenContainer>(*from_cache)
                            : buffer_.begin_open_file_at(entry.place);
@@ -524,19 +523,19 @@ class StageIn {
     }
     pending.add(file->ino);
     if (entry.size > 0 && !from_cache) {
-      EFS_TRY(fill(*file->container, entry, source->get(), scratch));
+      EFS_TRY(fill(*file->container, entry, *source, scratch));
     }
-    auto origin = unchanged_origin(entry, source->get());
+    auto origin = unchanged_origin(entry, *source);
     if (!origin) {
       return std::unexpected(origin.error());
     }
-    EFS_TRY(complete(entry, *origin, *file->container, source->get(), pending.last()));
+    EFS_TRY(complete(entry, *origin, *file->container, *source, pending.last()));
     reuse_.keep(known, *origin, *file->container);
     return {};
   }
 
   /// Makes a hole of the size of the file: its content comes later (fetch.hpp).
-  Status make_remote(const PlanEntry& entry, int source, PendingFiles& pending) {
+  Status make_remote(const PlanEntry& entry, PfsRef source, PendingFiles& pending) {
     const auto file = buffer_.begin_open_file_at(entry.place);
     if (!file) {
       return with_context(file.error(), "making it in the buffer");
@@ -559,7 +558,7 @@ class StageIn {
 
   /// Gives the container its times, and `staged` what the file needs to get its name.
   Status complete(const PlanEntry& entry, const fs::Origin& origin, Container& container,
-                  int source, fs::StagedFile& staged) {
+                  PfsRef source, fs::StagedFile& staged) {
     if (auto done = container.set_times(entry.attributes.atime, entry.attributes.mtime); !done) {
       return with_context(done.error(), "setting its times in the buffer");
     }
@@ -574,7 +573,7 @@ class StageIn {
     return {};
   }
 
-  Status fill(Container& container, const PlanEntry& entry, int source, Scratch& scratch) {
+  Status fill(Container& container, const PlanEntry& entry, PfsRef source, Scratch& scratch) {
     // A memory file whose size is known is filled with huge pages from the start (tmpfs
     // huge=within_size): twice the speed of first touch. A sparse one would lose its holes to them.
     if (entry.size >= huge_page && entry.allocated >= entry.size) {
@@ -593,7 +592,7 @@ class StageIn {
 
   /// The version that was read. ctime is taken as it is now: a chmod or link elsewhere is no change
   /// of the content, and stage-out compares with what was there when the copy was whole.
-  Result<fs::Origin> unchanged_origin(const PlanEntry& entry, int source) {
+  Result<fs::Origin> unchanged_origin(const PlanEntry& entry, PfsRef source) {
     auto now = pfs_.fstat(source);
     if (!now) {
       return with_context(now.error(), "reading its attributes");
@@ -618,7 +617,7 @@ class StageIn {
   WorkerPool pool_;
   ScratchPool scratches_;
   Reuse reuse_;
-  UniqueFd root_;
+  PfsHandle root_;
   std::optional<DeepPaths> paths_;                // there when root_ is
   std::unordered_set<const PlanEntry*> present_;  // in the buffer already
   std::atomic<std::uint64_t> files_{0};

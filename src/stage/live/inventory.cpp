@@ -167,7 +167,7 @@ Json absent(const config::JobConfig& config, const std::string& name, fs::Stagin
             PfsIo& pfs) {
   const std::string there =
       (config.root_dir == "/" ? "" : config.root_dir) + "/" + config::source_of(config, name);
-  const auto attributes = pfs.lstat(AT_FDCWD, there);
+  const auto attributes = pfs.lstat(no_directory, there);
   Json answer{{"path", name}, {"in_buffer", false}, {"on_pfs", attributes.has_value()}};
   std::string text = escaped(name) + ": not in the buffer\n";
   if (attributes) {

@@ -169,8 +169,8 @@ class Load : LiveTransfer {
     resource.path = source.empty()
                         ? config_.root_dir
                         : (config_.root_dir == "/" ? "" : config_.root_dir) + "/" + source;
-    resource.is_glob =
-        config::has_wildcard(name) && resource.as.empty() && !pfs_.lstat(AT_FDCWD, resource.path);
+    resource.is_glob = config::has_wildcard(name) && resource.as.empty() &&
+                       !pfs_.lstat(no_directory, resource.path);
     resource.reusable = is_reusable(resource.path);
     return resource;
   }
@@ -587,22 +587,22 @@ class Load : LiveTransfer {
     }
     progress_.begin(1, bytes);
     let_second_pass(entry.origin, progress_.cancel);
-    auto root = pfs_.open(AT_FDCWD, config_.root_dir, passage_flags);
+    auto root = pfs_.open(no_directory, config_.root_dir, passage_flags);
     if (!root) {
       return std::unexpected(root.error());
     }
-    auto source = pfs_.open_beneath(root->get(), entry.from(), O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    auto source = pfs_.open_beneath(*root, entry.from(), O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (!source) {
       return std::unexpected(source.error());
     }
     Scratch scratch(options_.transfer_size);
-    const PfsContent from(pfs_, source->get());
+    const PfsContent from(pfs_, *source);
     const ContainerContent to(container);
     for (const auto& part : parts) {
       EFS_TRY(copy_part({.source = from, .destination = to, .progress = progress_}, part, scratch));
     }
     EFS_TRY(container.truncate(entry.size));
-    auto now = pfs_.fstat(source->get());
+    auto now = pfs_.fstat(*source);
     if (!now) {
       return std::unexpected(now.error());
     }
@@ -611,7 +611,7 @@ class Load : LiveTransfer {
         to_ns(now->st_mtim) != entry.origin.mtime) {
       return fail(ESTALE, "changed while it was being read");
     }
-    auto xattrs = pfs_.xattrs(source->get());
+    auto xattrs = pfs_.xattrs(*source);
     if (!xattrs) {
       return std::unexpected(xattrs.error());
     }

@@ -92,7 +92,7 @@ bool PartWriter::is_its_own(const struct stat& there, fs::WalkItem item) {
 /// Checks as late as possible, because writing the part may have taken minutes.
 Status PartWriter::is_still(const fs::WalkItem& item, const OldVersion& old, ReceiptEntry& entry) {
   const struct stat& before = old.attributes;
-  const auto now = pfs_.lstat(old.directory.get(), leaf_of(item.path));
+  const auto now = pfs_.lstat(old.directory, leaf_of(item.path));
   if (!now && now.error().code != ENOENT) {
     return std::unexpected(now.error());
   }
@@ -119,33 +119,31 @@ Result<Part> PartWriter::present_part(const fs::WalkItem& item, Part asked) {
 }
 
 /// Opens the directory of results-dir that holds the item's name.
-Result<UniqueFd> PartWriter::directory_of(const fs::WalkItem& item) {
-  auto top = pfs_.open(AT_FDCWD, config_.results_dir, directory_flags);
-  return top ? pfs_.open_beneath(top->get(), parent_of(item.path), directory_flags)
-             : std::move(top);
+Result<PfsHandle> PartWriter::directory_of(const fs::WalkItem& item) {
+  auto top = pfs_.open(no_directory, config_.results_dir, directory_flags);
+  return top ? pfs_.open_beneath(*top, parent_of(item.path), directory_flags) : std::move(top);
 }
 
 Result<PartWriter::OldVersion> PartWriter::open_old(const fs::WalkItem& item) {
   auto directory = directory_of(item);
-  auto fd = directory
-                ? pfs_.open_beneath(directory->get(), leaf_of(item.path), O_RDONLY | O_NONBLOCK)
-                : std::unexpected(directory.error());
-  if (!fd && fd.error().code == ENOENT) {
+  auto file = directory ? pfs_.open_beneath(*directory, leaf_of(item.path), O_RDONLY | O_NONBLOCK)
+                        : std::unexpected(directory.error());
+  if (!file && file.error().code == ENOENT) {
     return fail(
         ENOENT,
         "results-dir has no version of it that the part could go into; unload all of it first");
   }
-  if (!fd) {
-    return std::unexpected(fd.error());
+  if (!file) {
+    return std::unexpected(file.error());
   }
-  const auto attributes = pfs_.fstat(fd->get());
+  const auto attributes = pfs_.fstat(*file);
   if (!attributes) {
     return std::unexpected(attributes.error());
   }
   const bool ours = is_ours(in_place_ ? options_.placed : nullptr,
                             {.name = item.path, .own = item.path}, item, *attributes);
   return OldVersion{.directory = std::move(*directory),
-                    .fd = std::move(*fd),
+                    .file = std::move(*file),
                     .attributes = *attributes,
                     .ours = ours};
 }
@@ -185,7 +183,7 @@ Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntr
   EFS_TRY(may_lay_over(item, *old, entry));
   const PartialJob job{
       .item = item,
-      .directory = old->directory.get(),
+      .directory = old->directory,
       .partial = partial_name(leaf_of(item.path), options_.partial_tag,
                               buffer_.has(item.path + options_.partial_tag + partial_suffix)),
       .fsync = true};
@@ -224,16 +222,15 @@ Status PartWriter::record_part(const fs::WalkItem& item, const PartialFile& made
 Status PartWriter::record_placed(const fs::WalkItem& item, const PartialFile& made) {
   const auto directory = directory_of(item);
   const auto now =
-      directory ? pfs_.lstat(directory->get(), leaf_of(item.path)) : fail(directory.error().code);
+      directory ? pfs_.lstat(*directory, leaf_of(item.path)) : fail(directory.error().code);
   if (!now) {
     return std::unexpected(now.error());
   }
   if (options_.placed == nullptr || now->st_ino != made.inode) {
     return {};
   }
-  return options_.placed->placed(
-      {.name = item.path, .own = item.path}, &*now,
-      publisher_.is_shared(pfs_, directory->get(), leaf_of(item.path), *now));
+  return options_.placed->placed({.name = item.path, .own = item.path}, &*now,
+                                 publisher_.is_shared(pfs_, *directory, leaf_of(item.path), *now));
 }
 
 /// Writes the partial and renames it. After an error no partial is left.
@@ -241,12 +238,12 @@ Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, con
                                            ReceiptEntry& entry) {
   // left by a killed unload; unloads of an instance run one at a time
   (void)pfs_.unlink(job.directory, job.partial);
-  auto fd = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (!fd) {
-    return fail(fd.error().code, "creating " + job.partial + ": " + describe(fd.error()));
+  auto file = pfs_.open(job.directory, job.partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+  if (!file) {
+    return fail(file.error().code, "creating " + job.partial + ": " + describe(file.error()));
   }
   return with_partial(pfs_, job.directory, job.partial, [&]() -> Result<PartialFile> {
-    auto made = fill_partial(job, part, old, fd->get(), entry);
+    auto made = fill_partial(job, part, old, *file, entry);
     if (!made) {
       (void)pfs_.unlink(job.directory, job.partial);
       return made;
@@ -258,9 +255,10 @@ Result<PartialFile> PartWriter::place_part(const PartialJob& job, Part part, con
 
 /// Writes the partial. Then makes all checks and records that must come before its new name.
 Result<PartialFile> PartWriter::fill_partial(const PartialJob& job, Part part,
-                                             const OldVersion& old, int fd, ReceiptEntry& entry) {
+                                             const OldVersion& old, PfsRef file,
+                                             ReceiptEntry& entry) {
   Scratch scratch(options_.transfer_size);
-  auto made = lay_over(job.item, part, old, fd, scratch);
+  auto made = lay_over(job.item, part, old, file, scratch);
   if (!made) {
     return made;
   }
@@ -327,9 +325,9 @@ Status PartWriter::revoke(const std::string& path) {
   return all_disowned(staging_.revoke({&name, 1}, fs::Side::both, result_names(config_)));
 }
 
-/// Writes the old version with the part over it to the new file `fd`.
+/// Writes the old version with the part over it to the new file `file`.
 Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, const OldVersion& old,
-                                         int fd, Scratch& scratch) {
+                                         PfsRef file, Scratch& scratch) {
   const struct stat& before = old.attributes;
   const auto old_size = static_cast<std::uint64_t>(before.st_size), end = part.offset + part.length,
              size = std::max(old_size, end);
@@ -346,24 +344,24 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, co
   // The sum of both versions: holes of either are kept.
   const auto blocks = static_cast<std::uint64_t>(before.st_blocks + item.attributes.st_blocks);
   FileChecksum sum(sum_kind_for(size, blocks * 512));
-  const PfsContent theirs(pfs_, old.fd.get()), to(pfs_, fd);
+  const PfsContent theirs(pfs_, old.file), to(pfs_, file);
   const ContainerContent ours(*container->container);
   const PartCopy from_old{.source = theirs, .destination = to, .progress = progress_, .sum = &sum};
   const PartCopy from_buffer{.source = ours, .destination = to, .progress = progress_, .sum = &sum};
   EFS_TRY(copy_part(from_old, {0, part.offset}, scratch));
   EFS_TRY(copy_part(from_buffer, part, scratch));
   EFS_TRY(copy_part(from_old, {end, size - end}, scratch));
-  EFS_TRY(pfs_.truncate(fd, size));
+  EFS_TRY(pfs_.truncate(file, size));
   const auto after = staging_.attributes(item.ino);
   EFS_TRY(buffer_.confirm(item.ino, after &&
                                         after->st_mtim.tv_sec == item.attributes.st_mtim.tv_sec &&
                                         after->st_mtim.tv_nsec == item.attributes.st_mtim.tv_nsec));
-  auto lost = take_attributes(old, fd);
+  auto lost = take_attributes(old, file);
   if (!lost) {
     return std::unexpected(lost.error());
   }
-  EFS_TRY(pfs_.fsync(fd));
-  auto made = pfs_.fstat(fd);
+  EFS_TRY(pfs_.fsync(file));
+  auto made = pfs_.fstat(file);
   if (!made) {
     return std::unexpected(made.error());
   }
@@ -374,29 +372,29 @@ Result<PartialFile> PartWriter::lay_over(const fs::WalkItem& item, Part part, co
 
 /// Copies owner, extended attributes and mode from the replaced version. Returns the rejected
 /// attributes as set_xattrs().
-Result<std::string> PartWriter::take_attributes(const OldVersion& old, int fd) {
+Result<std::string> PartWriter::take_attributes(const OldVersion& old, PfsRef file) {
   const struct stat& before = old.attributes;
-  auto made = pfs_.fstat(fd);
+  auto made = pfs_.fstat(file);
   if (!made) {
     return std::unexpected(made.error());
   }
   bool owned = made->st_uid == before.st_uid && made->st_gid == before.st_gid;
   if (!owned) {
-    owned = pfs_.chown(fd, before.st_uid, before.st_gid).has_value();
+    owned = pfs_.chown(file, before.st_uid, before.st_gid).has_value();
   }
-  auto attributes = pfs_.xattrs(old.fd.get());
+  auto attributes = pfs_.xattrs(old.file);
   if (!attributes) {
     return std::unexpected(attributes.error());
   }
   // the directory's default
   if (!attributes->contains(fs::access_acl_name)) {
-    (void)pfs_.remove_xattr(fd, fs::access_acl_name);
+    (void)pfs_.remove_xattr(file, fs::access_acl_name);
   }
-  auto lost = set_xattrs(fd, fs::WalkItem{.path = {}, .xattrs = std::move(*attributes)}, pfs_);
+  auto lost = set_xattrs(file, fs::WalkItem{.path = {}, .xattrs = std::move(*attributes)}, pfs_);
   if (!lost) {
     return lost;
   }
-  EFS_TRY(pfs_.chmod(fd, safe_mode(before.st_mode & 07777U, owned)));
+  EFS_TRY(pfs_.chmod(file, safe_mode(before.st_mode & 07777U, owned)));
   return lost;
 }
 

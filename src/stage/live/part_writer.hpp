@@ -5,7 +5,6 @@
 #include <atomic>
 #include <string>
 
-#include "base/unique_fd.hpp"
 #include "config/job_config.hpp"
 #include "fs/staging.hpp"
 #include "stage/copy/transfer.hpp"
@@ -15,6 +14,7 @@
 #include "stage/live/range.hpp"
 #include "stage/live/unload_buffer.hpp"
 #include "stage/options.hpp"
+#include "stage/pfs/pfs_handle.hpp"
 #include "stage/versions/input_guard.hpp"
 
 namespace efs::stage {
@@ -39,8 +39,8 @@ class PartWriter : LiveTransfer {
  private:
   /// The version in results-dir before the export.
   struct OldVersion {
-    UniqueFd directory;  // the directory that holds it
-    UniqueFd fd;
+    PfsHandle directory;  // the directory that holds it
+    PfsHandle file;
     struct stat attributes{};
     bool ours = false;  // this job has exported it
   };
@@ -52,7 +52,7 @@ class PartWriter : LiveTransfer {
   };
 
   static Result<Part> present_part(const fs::WalkItem& item, Part asked);
-  Result<UniqueFd> directory_of(const fs::WalkItem& item);
+  Result<PfsHandle> directory_of(const fs::WalkItem& item);
   Result<OldVersion> open_old(const fs::WalkItem& item);
   std::unexpected<Error> conflict(ReceiptEntry& entry, std::string reason);
   bool is_unknown_name(const fs::WalkItem& item) const;
@@ -66,16 +66,16 @@ class PartWriter : LiveTransfer {
   Status record_placed(const fs::WalkItem& item, const PartialFile& made);
   Result<PartialFile> place_part(const PartialJob& job, Part part, const OldVersion& old,
                                  ReceiptEntry& entry);
-  Result<PartialFile> fill_partial(const PartialJob& job, Part part, const OldVersion& old, int fd,
-                                   ReceiptEntry& entry);
+  Result<PartialFile> fill_partial(const PartialJob& job, Part part, const OldVersion& old,
+                                   PfsRef file, ReceiptEntry& entry);
   Status give_name(const PartialJob& job, const PartialFile& made, const OldVersion& old,
                    ReceiptEntry& entry);
   Status publish_patiently(const PartialJob& job, const PartialFile& made,
                            const AboutToPublish& about_to);
   Status revoke(const std::string& path);
-  Result<PartialFile> lay_over(const fs::WalkItem& item, Part part, const OldVersion& old, int fd,
-                               Scratch& scratch);
-  Result<std::string> take_attributes(const OldVersion& old, int fd);
+  Result<PartialFile> lay_over(const fs::WalkItem& item, Part part, const OldVersion& old,
+                               PfsRef file, Scratch& scratch);
+  Result<std::string> take_attributes(const OldVersion& old, PfsRef file);
 
   UnloadBuffer& buffer_;
   Publisher& publisher_;

@@ -14,26 +14,26 @@ namespace {
 /// ext4 returns ENOSPC also for a value that does not fit into the inode's attribute space, however
 /// much room the file system has. If the file system has hardly any room, ENOSPC means a full file
 /// system, which is temporary.
-bool has_room(int fd, PfsIo& pfs) {
+bool has_room(PfsRef file, PfsIo& pfs) {
   constexpr std::uint64_t hardly_any = 1U << 20U;  // bytes
   constexpr std::uint64_t few = 16;                // inodes
-  const auto values = pfs.statvfs(fd);
+  const auto values = pfs.statvfs(file);
   return values && values->f_bavail * values->f_frsize >= hardly_any &&
          (values->f_files == 0 || values->f_favail >= few);
 }
 
 }  // namespace
 
-Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs) {
+Result<std::string> set_xattrs(PfsRef file, const fs::WalkItem& item, PfsIo& pfs) {
   std::string lost;
   for (const auto& [name, value] : item.xattrs) {
-    auto done = pfs.set_xattr(fd, name, value);
+    auto done = pfs.set_xattr(file, name, value);
     if (done) {
       continue;
     }
     constexpr std::array refusals{EOPNOTSUPP, EPERM, EACCES, E2BIG, ERANGE};
     const bool refused = std::ranges::find(refusals, done.error().code) != refusals.end() ||
-                         (done.error().code == ENOSPC && has_room(fd, pfs));
+                         (done.error().code == ENOSPC && has_room(file, pfs));
     if (!refused) {
       return with_context(done.error(), "setting its extended attributes");
     }

@@ -14,7 +14,7 @@ namespace efs::stage {
 /// Returns the attributes that the PFS rejects or forbids as text ("user.x: Operation not
 /// supported; ..."). They are not an error, because the data matter more. Other errors are returned
 /// as errors.
-Result<std::string> set_xattrs(int fd, const fs::WalkItem& item, PfsIo& pfs);
+Result<std::string> set_xattrs(PfsRef file, const fs::WalkItem& item, PfsIo& pfs);
 
 /// The mode for a file whose owner could not be set: without setuid and setgid bits if the owner is
 /// wrong.

@@ -50,25 +50,25 @@ DeepPaths::Directory DeepPaths::remember(Directory directory) {
 
 Result<DeepPaths::Directory> DeepPaths::passage(const std::string& path) {
   Directory at = nearest(path);
-  while (!at.fd || at.path.size() < path.size()) {
-    const std::size_t begin = at.fd ? at.path.size() + 1 : 0;
+  while (!at.handle || at.path.size() < path.size()) {
+    const std::size_t begin = at.handle ? at.path.size() + 1 : 0;
     std::size_t end = path.find('/', begin);
     for (std::size_t i = 1; i < stride && end != std::string::npos; ++i) {
       end = path.find('/', end + 1);
     }
     end = std::min(end, path.size());
-    auto opened = pfs_.open_beneath(at.fd ? at.fd->get() : root_, path.substr(begin, end - begin),
+    auto opened = pfs_.open_beneath(at.handle ? *at.handle : root_, path.substr(begin, end - begin),
                                     passage_flags);
     if (!opened) {
       return std::unexpected(opened.error());
     }
-    at = remember(
-        {.path = path.substr(0, end), .fd = std::make_shared<const UniqueFd>(std::move(*opened))});
+    at = remember({.path = path.substr(0, end),
+                   .handle = std::make_shared<const PfsHandle>(std::move(*opened))});
   }
   return at;
 }
 
-Result<UniqueFd> DeepPaths::open(const std::string& path, int flags) {
+Result<PfsHandle> DeepPaths::open(const std::string& path, int flags) {
   if (!is_deep(path)) {
     return pfs_.open_beneath(root_, path, flags);
   }
@@ -76,7 +76,7 @@ Result<UniqueFd> DeepPaths::open(const std::string& path, int flags) {
   if (!parent) {
     return std::unexpected(parent.error());
   }
-  return pfs_.open_beneath(parent->fd->get(), leaf_of(path), flags);
+  return pfs_.open_beneath(*parent->handle, leaf_of(path), flags);
 }
 
 }  // namespace efs::stage

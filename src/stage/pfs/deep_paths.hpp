@@ -23,24 +23,24 @@ class DeepPaths {
   static constexpr std::size_t most_open = 64;  // directories
 
   /// `root`: an open directory, borrowed.
-  DeepPaths(PfsIo& pfs, int root) : pfs_(pfs), root_(root) {}
+  DeepPaths(PfsIo& pfs, PfsRef root) : pfs_(pfs), root_(root) {}
 
   /// As PfsIo::open_beneath().
-  Result<UniqueFd> open(const std::string& path, int flags);
+  Result<PfsHandle> open(const std::string& path, int flags);
 
  private:
   struct Directory {
     std::string path;
-    std::shared_ptr<const UniqueFd> fd;
+    std::shared_ptr<const PfsHandle> handle;
   };
 
   Result<Directory> passage(const std::string& path);
   Directory remember(Directory directory);
-  /// The deepest open directory that is `path` or an ancestor; fd is null if there is none.
+  /// The deepest open directory that is `path` or an ancestor; handle is null if there is none.
   Directory nearest(const std::string& path);
 
   PfsIo& pfs_;
-  const int root_;
+  const PfsRef root_;
   Mutex mutex_;                                       // rank 90 (leaf)
   std::list<Directory> open_ EFS_GUARDED_BY(mutex_);  // the most recently used first
 };

@@ -7,19 +7,19 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "base/unique_fd.hpp"
+#include "stage/pfs/pfs_handle.hpp"
 
 namespace efs::stage {
 
 /// Not thread-safe: one per thread.
 class DirectoryCursor {
  public:
-  using Open = std::function<Result<UniqueFd>(const std::string& path)>;
+  using Open = std::function<Result<PfsHandle>(const std::string& path)>;
 
   explicit DirectoryCursor(Open open) : open_(std::move(open)) {}
 
   /// The open directory `path`; valid until the next call with another path.
-  Result<int> at(const std::string& path) {
+  Result<PfsRef> at(const std::string& path) {
     if (!fd_ || path != path_) {
       auto opened = open_(path);
       if (!opened) {
@@ -28,13 +28,13 @@ class DirectoryCursor {
       fd_ = std::move(*opened);
       path_ = path;
     }
-    return fd_.get();
+    return fd_;
   }
 
  private:
   const Open open_;
   std::string path_;
-  UniqueFd fd_;
+  PfsHandle fd_;
 };
 
 }  // namespace efs::stage

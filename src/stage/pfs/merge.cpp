@@ -30,7 +30,7 @@ constexpr const char* unreadable_text =
     "another node or run of the job has exported a file under this name that cannot be read and "
     "compared; this one is kept in the buffer only";
 
-Result<bool> same_link(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
+Result<bool> same_link(PfsIo& pfs, PfsRef at, const std::string& a, const std::string& b) {
   const auto first = pfs.readlink(at, a), second = pfs.readlink(at, b);
   if (!first || !second) {
     return fail((first ? second : first).error().code, comparing);
@@ -39,9 +39,10 @@ Result<bool> same_link(PfsIo& pfs, int at, const std::string& a, const std::stri
 }
 
 // Reads until `into` is full or the file ends.
-Result<std::size_t> read_full(PfsIo& pfs, int fd, std::span<std::byte> into, std::uint64_t offset) {
+Result<std::size_t> read_full(PfsIo& pfs, PfsRef file, std::span<std::byte> into,
+                              std::uint64_t offset) {
   for (std::size_t done = 0;;) {
-    const auto n = done < into.size() ? pfs.read(fd, into.subspan(done), offset + done)
+    const auto n = done < into.size() ? pfs.read(file, into.subspan(done), offset + done)
                                       : Result<std::size_t>(0);
     if (!n) {
       return fail(n.error().code, comparing);
@@ -54,7 +55,7 @@ Result<std::size_t> read_full(PfsIo& pfs, int fd, std::span<std::byte> into, std
 }
 
 // Compares the contents of two open files from their beginnings.
-Result<bool> same_bytes_of_both(PfsIo& pfs, int first, int second) {
+Result<bool> same_bytes_of_both(PfsIo& pfs, PfsRef first, PfsRef second) {
   std::vector<std::byte> left(1u << 20), right(left.size());
   for (std::uint64_t offset = 0;;) {
     const auto n = read_full(pfs, first, left, offset), m = read_full(pfs, second, right, offset);
@@ -71,19 +72,19 @@ Result<bool> same_bytes_of_both(PfsIo& pfs, int first, int second) {
   }
 }
 
-Result<bool> same_file(PfsIo& pfs, int at, const std::string& a, const std::string& b) {
+Result<bool> same_file(PfsIo& pfs, PfsRef at, const std::string& a, const std::string& b) {
   const auto first = pfs.open(at, a, looking_flags), second = pfs.open(at, b, looking_flags);
   if (!first || !second) {
     return fail((first ? second : first).error().code, comparing);
   }
-  const auto ours = pfs.xattrs(first->get()), theirs = pfs.xattrs(second->get());
+  const auto ours = pfs.xattrs(*first), theirs = pfs.xattrs(*second);
   if (!ours || !theirs) {
     return fail((ours ? theirs : ours).error().code, comparing);
   }
   if (*ours != *theirs) {
     return false;
   }
-  return same_bytes_of_both(pfs, first->get(), second->get());
+  return same_bytes_of_both(pfs, *first, *second);
 }
 
 // The partial that is to get a name, with the attributes that it had before the first comparison.
@@ -109,7 +110,7 @@ Result<bool> same_content(PfsIo& pfs, const MergingPartial& partial, const struc
 
 // A comparison or the wait for a claim may have taken minutes: checks that `from` is still this
 // process's partial.
-Status is_still(PfsIo& pfs, int at, const std::string& from, const struct stat& ours) {
+Status is_still(PfsIo& pfs, PfsRef at, const std::string& from, const struct stat& ours) {
   const auto now = pfs.lstat(at, from);
   if (!now) {
     return std::unexpected(now.error());
@@ -132,7 +133,7 @@ bool is_seen(const struct stat& now, const struct stat& seen) {
 
 // Reads the directory's attributes first: an NFS client uses cached names until it sees that the
 // directory has changed.
-Result<struct stat> look_anew(PfsIo& pfs, int at, const std::string& name) {
+Result<struct stat> look_anew(PfsIo& pfs, PfsRef at, const std::string& name) {
   if (const auto directory = pfs.fstat(at); !directory) {
     return std::unexpected(directory.error());
   }
@@ -147,7 +148,7 @@ bool is_untouched(const struct stat& now, const struct stat& seen) {
          to_ns(now.st_ctim) == to_ns(seen.st_ctim) && now.st_nlink == seen.st_nlink;
 }
 
-Result<bool> is_file(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
+Result<bool> is_file(PfsIo& pfs, PfsRef at, const std::string& name, const struct stat& seen) {
   const auto now = look_anew(pfs, at, name);
   if (!now && now.error().code != ENOENT) {
     return std::unexpected(now.error());
@@ -306,7 +307,7 @@ std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
   return copies;
 }
 
-Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen,
+Status remove_over(PfsIo& pfs, PfsRef at, const std::string& name, const struct stat& seen,
                    const std::string& claimant) {
   return under_claim(pfs, at, name, claimant, [&]() -> Status {
     const auto now = look_anew(pfs, at, name);

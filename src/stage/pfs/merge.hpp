@@ -33,7 +33,7 @@ Status rename_over(PfsIo& pfs, const Rename& names, const struct stat& ours,
                    const struct stat& seen, const std::function<Status()>& give);
 
 /// Removes an input under the same conditions. `claimant`: as in NameClaim.
-Status remove_over(PfsIo& pfs, int at, const std::string& name, const struct stat& seen,
+Status remove_over(PfsIo& pfs, PfsRef at, const std::string& name, const struct stat& seen,
                    const std::string& claimant);
 
 /// The clock of the file system that holds `directory`: the time stamp of a file made there and

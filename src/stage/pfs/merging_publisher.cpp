@@ -38,7 +38,8 @@ class MergingPublisher final : public Publisher {
                            [&](PfsIo& calls) { return remove_seen(calls, removal); });
   }
 
-  bool is_shared(PfsIo& pfs, int at, const std::string& name, const struct stat& there) override {
+  bool is_shared(PfsIo& pfs, PfsRef at, const std::string& name,
+                 const struct stat& there) override {
     return !is_own(pfs, at, name, there);
   }
 
@@ -101,7 +102,7 @@ class MergingPublisher final : public Publisher {
     return {};
   }
 
-  static Result<Birth> birth_of(PfsIo& pfs, int at, const std::string& name,
+  static Result<Birth> birth_of(PfsIo& pfs, PfsRef at, const std::string& name,
                                 const struct stat& seen) {
     const auto birth = pfs.birth(at, name, seen);
     if (birth) {
@@ -123,7 +124,7 @@ class MergingPublisher final : public Publisher {
   }
 
   /// True only if that is certain.
-  bool is_own(PfsIo& pfs, int at, const std::string& name, const struct stat& st) {
+  bool is_own(PfsIo& pfs, PfsRef at, const std::string& name, const struct stat& st) {
     const auto known = exported(st);
     if (!known || known->is_shared || !has_data_of(st, *known)) {
       return false;
@@ -158,7 +159,7 @@ class MergingPublisher final : public Publisher {
 
   /// A file from before the start is about to lose one of several names, which changes its ctime.
   /// This node still treats the other names as old.
-  void keep_old(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
+  void keep_old(PfsIo& pfs, PfsRef at, const std::string& name, const struct stat& seen) {
     if (seen.st_nlink == 1 || to_ns(seen.st_ctim) >= since_) {
       return;
     }
@@ -177,7 +178,7 @@ class MergingPublisher final : public Publisher {
 
   /// A file that this node has exported is about to lose one of several names. That changes its
   /// ctime, which is then useless for the other names.
-  void about_to_lose(PfsIo& pfs, int at, const std::string& name, const struct stat& seen) {
+  void about_to_lose(PfsIo& pfs, PfsRef at, const std::string& name, const struct stat& seen) {
     if (seen.st_nlink == 1) {
       return;
     }

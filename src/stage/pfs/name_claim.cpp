@@ -30,12 +30,12 @@ bool has_no_links(int code) {
 }
 
 // Not atomic: after a failure or a kill the claim may have no claimant.
-Status make_file(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
-  const auto fd = pfs.open(at, claim, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
-  if (!fd) {
-    return std::unexpected(fd.error());
+Status make_file(PfsIo& pfs, PfsRef at, const std::string& claim, const std::string& claimant) {
+  const auto file = pfs.open(at, claim, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+  if (!file) {
+    return std::unexpected(file.error());
   }
-  const auto written = pfs.write(fd->get(), std::as_bytes(std::span(claimant)), 0);
+  const auto written = pfs.write(*file, std::as_bytes(std::span(claimant)), 0);
   if (written && *written == claimant.size()) {
     return {};
   }
@@ -43,7 +43,7 @@ Status make_file(PfsIo& pfs, int at, const std::string& claim, const std::string
   return fail(written ? EIO : written.error().code);
 }
 
-Status make(PfsIo& pfs, int at, const std::string& claim, const std::string& claimant) {
+Status make(PfsIo& pfs, PfsRef at, const std::string& claim, const std::string& claimant) {
   Status linked = pfs.symlink(claimant, at, claim);
   return !linked && has_no_links(linked.error().code) ? make_file(pfs, at, claim, claimant)
                                                       : linked;
@@ -51,17 +51,17 @@ Status make(PfsIo& pfs, int at, const std::string& claim, const std::string& cla
 
 }  // namespace
 
-Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim) {
+Result<std::string> claimant_of(PfsIo& pfs, PfsRef at, const std::string& claim) {
   auto target = pfs.readlink(at, claim);
   if (target || target.error().code != EINVAL) {
     return target;
   }
-  const auto fd = pfs.open(at, claim, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd) {
-    return std::unexpected(fd.error());
+  const auto file = pfs.open(at, claim, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!file) {
+    return std::unexpected(file.error());
   }
   std::string text(longest_claimant, '\0');
-  const auto n = pfs.read(fd->get(), std::as_writable_bytes(std::span(text)), 0);
+  const auto n = pfs.read(*file, std::as_writable_bytes(std::span(text)), 0);
   if (!n) {
     return std::unexpected(n.error());
   }
@@ -69,7 +69,7 @@ Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim) {
   return text;
 }
 
-Result<NameClaim> NameClaim::take(PfsIo& pfs, int at, const std::string& name,
+Result<NameClaim> NameClaim::take(PfsIo& pfs, PfsRef at, const std::string& name,
                                   const std::string& claimant, std::chrono::milliseconds moment) {
   // allocate first, so that no claim is left after std::bad_alloc
   std::string claim = claim_to(name), own = claimant;
@@ -138,7 +138,7 @@ Status NameClaim::give_back() {
   return fail(released.error().code, left_behind(claim_, released.error()));
 }
 
-Status under_claim(PfsIo& pfs, int at, const std::string& name, const std::string& claimant,
+Status under_claim(PfsIo& pfs, PfsRef at, const std::string& name, const std::string& claimant,
                    const std::function<Status()>& work) {
   auto claim = NameClaim::take(pfs, at, name, claimant);
   if (!claim) {

@@ -32,7 +32,7 @@ class NameClaim {
   /// the name within `moment`; the caller should try again after all other results (Patience).
   /// Otherwise any error of the PFS. If the PFS has no symbolic links, the claim is a file whose
   /// content is the claimant.
-  static Result<NameClaim> take(PfsIo& pfs, int at, const std::string& name,
+  static Result<NameClaim> take(PfsIo& pfs, PfsRef at, const std::string& name,
                                 const std::string& claimant,
                                 std::chrono::milliseconds moment = std::chrono::milliseconds(10));
   /// Releases the claim unless give_back() has. Ignores errors.
@@ -46,18 +46,18 @@ class NameClaim {
   NameClaim& operator=(const NameClaim&) = delete;
 
  private:
-  NameClaim(PfsIo& pfs, int at, std::string claim, std::string claimant)
+  NameClaim(PfsIo& pfs, PfsRef at, std::string claim, std::string claimant)
       : pfs_(&pfs), at_(at), claim_(std::move(claim)), claimant_(std::move(claimant)) {}
 
   bool is_lost(PfsIo& pfs) const;
 
   PfsIo* pfs_;  // null: moved away
-  int at_;
+  PfsRef at_;
   std::string claim_, claimant_;
 };
 
 /// The claimant of a claim, read from the claim's name in `at`.
-Result<std::string> claimant_of(PfsIo& pfs, int at, const std::string& claim);
+Result<std::string> claimant_of(PfsIo& pfs, PfsRef at, const std::string& claim);
 
 /// True if take() failed because another claimant has the claim.
 inline bool is_held(const Error& error) {
@@ -69,7 +69,7 @@ Error given_up(const Error& held);
 
 /// Runs `work` under a claim. If the claim cannot be released, the error of the work says so too;
 /// if the work succeeded, the log says so.
-Status under_claim(PfsIo& pfs, int at, const std::string& name, const std::string& claimant,
+Status under_claim(PfsIo& pfs, PfsRef at, const std::string& name, const std::string& claimant,
                    const std::function<Status()>& work);
 
 }  // namespace efs::stage

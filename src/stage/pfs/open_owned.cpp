@@ -8,11 +8,11 @@
 
 namespace efs::stage {
 
-Result<UniqueFd> open_owned(int directory, const std::string& name, std::uint64_t inode,
-                            PfsIo& pfs) {
-  auto fd = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
-  if (fd || fd.error().code != EACCES) {
-    return fd;
+Result<PfsHandle> open_owned(PfsRef directory, const std::string& name, std::uint64_t inode,
+                             PfsIo& pfs) {
+  auto file = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
+  if (file || file.error().code != EACCES) {
+    return file;
   }
   const auto now = pfs.lstat(directory, name);
   if (!now) {
@@ -22,12 +22,12 @@ Result<UniqueFd> open_owned(int directory, const std::string& name, std::uint64_
     return fail(ESTALE, "another process has replaced it");
   }
   if (now->st_uid != ::geteuid()) {
-    return fd;
+    return file;
   }
   EFS_TRY(pfs.chmod_name(directory, name, (now->st_mode & 07777U) | S_IRUSR));
-  fd = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
+  file = pfs.open_beneath(directory, name, O_RDONLY | O_NONBLOCK);
   EFS_TRY(pfs.chmod_name(directory, name, now->st_mode & 07777U));
-  return fd;
+  return file;
 }
 
 }  // namespace efs::stage

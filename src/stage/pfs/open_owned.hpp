@@ -12,7 +12,7 @@ namespace efs::stage {
 /// Opens for reading. If the mode of the user's file forbids reading, changes the mode for the
 /// duration of the open. EACCES if another user owns the file. ESTALE if the name no longer leads
 /// to the file `inode`.
-Result<UniqueFd> open_owned(int directory, const std::string& name, std::uint64_t inode,
-                            PfsIo& pfs);
+Result<PfsHandle> open_owned(PfsRef directory, const std::string& name, std::uint64_t inode,
+                             PfsIo& pfs);
 
 }  // namespace efs::stage

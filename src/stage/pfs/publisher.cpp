@@ -34,7 +34,7 @@ class ReplacingPublisher final : public Publisher {
         "remove", name, [&](PfsIo& calls) { return remove_over(calls, at, name, seen, claimant); });
   }
 
-  bool is_shared(PfsIo&, int, const std::string&, const struct stat&) override { return false; }
+  bool is_shared(PfsIo&, PfsRef, const std::string&, const struct stat&) override { return false; }
 };
 
 }  // namespace
@@ -56,7 +56,7 @@ Status GuardedPublisher::remove(PfsIo& pfs, const InputRemoval& removal) {
   return base_.remove(pfs, removal);
 }
 
-bool GuardedPublisher::is_shared(PfsIo& pfs, int at, const std::string& name,
+bool GuardedPublisher::is_shared(PfsIo& pfs, PfsRef at, const std::string& name,
                                  const struct stat& there) {
   return base_.is_shared(pfs, at, name, there);
 }

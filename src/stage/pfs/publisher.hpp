@@ -37,7 +37,7 @@ struct Naming {
 /// An input of the job that lstat() returned as `seen`. `at`: its open directory. `claimant`: as in
 /// NameClaim. Borrows the texts.
 struct InputRemoval {
-  int at = -1;
+  PfsRef at{};
   const std::string& name;
   const struct stat& seen;
   const std::string& claimant;
@@ -63,7 +63,8 @@ class Publisher {
 
   /// True if the file that has a result's name in results-dir may also be the result of another
   /// node.
-  virtual bool is_shared(PfsIo& pfs, int at, const std::string& name, const struct stat& there) = 0;
+  virtual bool is_shared(PfsIo& pfs, PfsRef at, const std::string& name,
+                         const struct stat& there) = 0;
 };
 
 /// For files that only efs makes. Stateless.
@@ -77,7 +78,7 @@ class GuardedPublisher final : public Publisher {
   NameRule rule_for(const struct stat* seen) const override;
   Status publish(PfsIo& pfs, const Naming& naming, const AboutToName& about_to) override;
   Status remove(PfsIo& pfs, const InputRemoval& removal) override;
-  bool is_shared(PfsIo& pfs, int at, const std::string& name, const struct stat& there) override;
+  bool is_shared(PfsIo& pfs, PfsRef at, const std::string& name, const struct stat& there) override;
 
  private:
   Publisher& base_;

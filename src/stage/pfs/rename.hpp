@@ -13,7 +13,7 @@ namespace efs::stage {
 /// The file `from` of the open directory `at` and the name that it is to get there. Borrows the
 /// names.
 struct Rename {
-  int at = -1;
+  PfsRef at{};
   const std::string& from;
   const std::string& to;
 };

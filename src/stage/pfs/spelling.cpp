@@ -91,7 +91,7 @@ std::vector<const fs::WalkItem*> move_twins_back(std::vector<const fs::WalkItem*
   return elders;
 }
 
-bool SpelledNames::is_anothers(const std::string& path, int directory, const std::string& name) {
+bool SpelledNames::is_anothers(const std::string& path, PfsRef directory, const std::string& name) {
   {
     const MutexLock lock(mutex_);
     if (const auto known = listed_.find(path);

@@ -35,7 +35,7 @@ class SpelledNames {
   /// existing file's name differs from `name` in case only. Other equivalent spellings, such as
   /// composed letters, count as `name`. If the directory cannot be listed, every name does. Lists a
   /// directory once, and again if a name is missing.
-  bool is_anothers(const std::string& path, int directory, const std::string& name);
+  bool is_anothers(const std::string& path, PfsRef directory, const std::string& name);
 
  private:
   struct Names {

@@ -101,7 +101,7 @@ void Expansion::add_open(const config::Resource& resource, const std::string& pr
   const std::string path = below_root ? resource.path.substr(prefix.size()) : resource.path,
                     known = known_part(path, true);
   const auto directory = below_root ? pfs_.open_beneath(root_, known, passage_flags)
-                                    : pfs_.open(AT_FDCWD, known, passage_flags);
+                                    : pfs_.open(no_directory, known, passage_flags);
   if (!directory) {
     return problem(below_root ? absolute(known) : known, missing(directory.error(), known));
   }
@@ -140,7 +140,7 @@ std::optional<struct stat> Expansion::look_at_parent(const std::string& parent,
     problem(absolute(parent_of(parent)), "cannot be read: " + describe(directory.error()));
     return std::nullopt;
   }
-  const auto attributes = pfs_.lstat(directory->get(), leaf_of(parent));
+  const auto attributes = pfs_.lstat(*directory, leaf_of(parent));
   if (!attributes && is_vanishing(attributes.error())) {
     vanished(parent);
     return std::nullopt;
@@ -200,7 +200,7 @@ bool Expansion::add_places() {
       return false;
     }
     const auto directory = pfs_.open_beneath(root_, above, passage_flags);
-    const auto attributes = pfs_.fstat(directory ? directory->get() : root_);
+    const auto attributes = pfs_.fstat(directory ? *directory : root_);
     if (!attributes) {
       problem(config_.root_dir, "cannot be read: " + describe(attributes.error()));
       return false;

@@ -27,7 +27,7 @@ inline constexpr const char* for_the_nodes =
 class Expansion {
  public:
   /// `root`: root-dir, open and borrowed. All arguments must outlive the expansion.
-  Expansion(const config::JobConfig& config, PfsIo& pfs, int root, Plan& plan)
+  Expansion(const config::JobConfig& config, PfsIo& pfs, PfsRef root, Plan& plan)
       : config_(config),
         pfs_(pfs),
         root_(root),
@@ -54,7 +54,7 @@ class Expansion {
   struct Followed {
     std::string link, target;
     Identity identity{};
-    int directory = -1;  // open descriptor if the target is a directory
+    PfsRef directory{};  // if the target is a directory
   };
 
   static constexpr std::size_t most_followed = 8;  // nested links
@@ -139,7 +139,7 @@ class Expansion {
 
   const config::JobConfig& config_;
   PfsIo& pfs_;
-  const int root_;
+  const PfsRef root_;
   Survey survey_;
   OwnFiles own_;
   Plan& plan_;

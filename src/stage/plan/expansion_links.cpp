@@ -36,12 +36,10 @@ bool Expansion::add_target(const Found& link, bool named) {
                 ", which leads back to this link: remove one of the links, or 'follow'");
     return false;
   }
-  follows_to_.push_back({.link = path,
-                         .target = target->path,
-                         .identity = identity,
-                         .directory = target->directory.get()});
+  follows_to_.push_back(
+      {.link = path, .target = target->path, .identity = identity, .directory = target->directory});
   insert(path, EntryType::directory, target->attributes);
-  Survey survey(pfs_, target->directory.get());
+  Survey survey(pfs_, target->directory);
   const bool all = !complete_.insert({placed(path), path}).second || add_below(survey, "", path);
   follows_to_.pop_back();
   return all;

@@ -31,7 +31,7 @@ std::vector<std::string> candidates_in(const std::string& path,
 
 std::optional<std::vector<std::string>> Expansion::list(const std::string& path, bool named) {
   auto directory = pfs_.open_beneath(root_, path, directory_flags);
-  auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
+  auto names = directory ? pfs_.list(*directory) : std::unexpected(directory.error());
   if (names) {
     return std::move(*names);
   }
@@ -61,7 +61,7 @@ void Expansion::add_glob(const std::string& pattern) {
 
 std::string Expansion::name_hint(const std::string& pattern) {
   const auto directory = pfs_.open_beneath(root_, parent_of(pattern), passage_flags);
-  if (!directory || !pfs_.lstat(directory->get(), leaf_of(pattern))) {
+  if (!directory || !pfs_.lstat(*directory, leaf_of(pattern))) {
     return "";
   }
   std::string literal;

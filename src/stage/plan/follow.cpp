@@ -16,18 +16,17 @@ namespace efs::stage {
 namespace {
 
 // True if `target`, the text of the link in `directory`, leads to `path` without another link.
-bool leads_straight(const std::string& target, int directory, const std::string& path) {
-  std::error_code problem;
+bool leads_straight(PfsIo& pfs, const std::string& target, PfsRef directory,
+                    const std::string& path) {
   std::filesystem::path said = target;
   if (said.is_relative()) {
-    said =
-        std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(directory), problem) / said;
+    said = pfs.path_of(directory).value_or("") / said;
   }
   std::string straight = said.lexically_normal().string();
   if (straight.size() > 1 && straight.ends_with('/')) {
     straight.pop_back();
   }
-  return !problem && straight == path;
+  return straight == path;
 }
 
 /// The target as a path from the top of the mount, without "." and ".."; nullopt if it leaves the
@@ -84,9 +83,9 @@ bool is_gone(const Error& error) {
 namespace {
 
 /// Opens the target only to look at it. `what`: the beginning of the message.
-Result<UniqueFd> open_to_look(PfsIo& pfs, const Result<UniqueFd>& at, const std::string& path,
-                              const std::string& what) {
-  auto seen = at ? pfs.open(at->get(), leaf_of(path), O_PATH) : std::unexpected(at.error());
+Result<PfsHandle> open_to_look(PfsIo& pfs, const Result<PfsHandle>& at, const std::string& path,
+                               const std::string& what) {
+  auto seen = at ? pfs.open(*at, leaf_of(path), O_PATH) : std::unexpected(at.error());
   if (seen) {
     return seen;
   }
@@ -115,7 +114,7 @@ Status check_kind(const LinkTarget& target, const std::string& what) {
 }
 
 /// Opens the target, which shows that it is readable, and keeps a directory open.
-Status open_target(PfsIo& pfs, int root, LinkTarget& target, const std::string& what) {
+Status open_target(PfsIo& pfs, PfsRef root, LinkTarget& target, const std::string& what) {
   const bool is_directory = S_ISDIR(target.attributes.st_mode);
   auto opened = open_source(pfs, root, target.path,
                             is_directory ? directory_flags : O_RDONLY | O_NONBLOCK | O_NOCTTY);
@@ -130,7 +129,7 @@ Status open_target(PfsIo& pfs, int root, LinkTarget& target, const std::string& 
 
 }  // namespace
 
-Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const Found& link) {
+Result<LinkTarget> follow(PfsIo& pfs, PfsRef root, const std::string& path, const Found& link) {
   const std::string what = "is a symbolic link to " + link.target + ", which ";
   const auto at = pfs.open_beneath(root, parent_of(path), passage_flags);
   const auto seen = open_to_look(pfs, at, path, what);
@@ -138,7 +137,7 @@ Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const F
     return std::unexpected(seen.error());
   }
   LinkTarget target;
-  const auto attributes = pfs.fstat(seen->get());
+  const auto attributes = pfs.fstat(*seen);
   if (!attributes) {
     return fail(attributes.error().code, what + "cannot be read: " + describe(attributes.error()));
   }
@@ -146,13 +145,11 @@ Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const F
   if (!may_lead_to(link, *attributes)) {
     return fail(EPERM, what + "belongs to another user: root does not follow it");
   }
-  std::error_code problem;
-  target.path =
-      std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(seen->get()), problem);
-  if (problem || !target.path.starts_with('/')) {
+  target.path = pfs.path_of(*seen).value_or("");
+  if (!target.path.starts_with('/')) {
     return fail(ENOENT, what + "is not to be found from here");
   }
-  if (::geteuid() == 0 && !leads_straight(link.target, at->get(), target.path)) {
+  if (::geteuid() == 0 && !leads_straight(pfs, link.target, *at, target.path)) {
     return fail(EPERM, what + "leads through further links: root does not follow it");
   }
   EFS_TRY(check_kind(target, what));
@@ -166,15 +163,15 @@ std::string directory_of_source(const PlanEntry& entry) {
   return directory.empty() && path.starts_with('/') ? "/" : directory;
 }
 
-Result<UniqueFd> open_source(PfsIo& pfs, int root, const std::string& path, int flags) {
+Result<PfsHandle> open_source(PfsIo& pfs, PfsRef root, const std::string& path, int flags) {
   if (!path.starts_with('/')) {
     return pfs.open_beneath(root, path, flags);
   }
-  const auto top = pfs.open(AT_FDCWD, "/", passage_flags);
+  const auto top = pfs.open(no_directory, "/", passage_flags);
   if (!top) {
     return fail(top.error().code);
   }
-  return pfs.open_beneath(top->get(), path.substr(1), flags);
+  return pfs.open_beneath(*top, path.substr(1), flags);
 }
 
 std::vector<PlanNote> links_that_lead_out(const config::JobConfig& config,

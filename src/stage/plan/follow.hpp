@@ -22,14 +22,14 @@ bool is_gone(const Error& error);
 struct LinkTarget {
   std::string path;  // an absolute path without symbolic links
   struct stat attributes{};
-  UniqueFd directory;  // for listing; only for a directory
+  PfsHandle directory;  // for listing; only for a directory
 };
 
 /// Returns the target of a link: a regular file or a directory that the caller may read. An error
 /// describes the problem with the link. If the caller is root, the owner of the link must be root
 /// or the owner of the target, so that a user's link cannot lead root to files of third parties.
 /// `path`: the link, below the open directory `root`.
-Result<LinkTarget> follow(PfsIo& pfs, int root, const std::string& path, const Found& link);
+Result<LinkTarget> follow(PfsIo& pfs, PfsRef root, const std::string& path, const Found& link);
 
 /// The path of the entry's content: relative to root-dir, or absolute.
 inline const std::string& source_of(const PlanEntry& entry) {
@@ -39,7 +39,7 @@ inline const std::string& source_of(const PlanEntry& entry) {
 std::string directory_of_source(const PlanEntry& entry);
 
 /// Opens such a path; a relative one is below `root`. Follows no symbolic link in any component.
-Result<UniqueFd> open_source(PfsIo& pfs, int root, const std::string& path, int flags);
+Result<PfsHandle> open_source(PfsIo& pfs, PfsRef root, const std::string& path, int flags);
 
 /// The symbolic links of the plan whose target on the mount differs from the target on the PFS.
 std::vector<PlanNote> links_that_lead_out(const config::JobConfig& config,

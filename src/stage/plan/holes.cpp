@@ -10,18 +10,18 @@ namespace efs::stage {
 namespace {
 
 /// Whole grains that the file's holes save; 0 where the PFS does not tell.
-std::uint64_t hole_bytes(const PlanEntry& entry, int root, PfsIo& pfs) {
+std::uint64_t hole_bytes(const PlanEntry& entry, PfsRef root, PfsIo& pfs) {
   auto file = open_source(pfs, root, source_of(entry), O_RDONLY | O_NONBLOCK);
   if (!file) {
     return 0;
   }
   std::uint64_t data = 0;
   for (std::uint64_t at = 0; at < entry.size;) {
-    auto begin = pfs.seek(file->get(), at, SEEK_DATA);
+    auto begin = pfs.seek(*file, at, SEEK_DATA);
     if (!begin && begin.error().code == ENXIO) {
       break;
     }
-    auto end = begin ? pfs.seek(file->get(), *begin, SEEK_HOLE) : begin;
+    auto end = begin ? pfs.seek(*file, *begin, SEEK_HOLE) : begin;
     if (!end || *end <= at) {
       return 0;
     }
@@ -41,7 +41,7 @@ void leave_out_holes(Plan& plan, PfsIo& pfs) {
   if (std::ranges::none_of(plan.entries, is_sparse)) {
     return;
   }
-  const auto root = pfs.open(AT_FDCWD, plan.root_dir, passage_flags);
+  const auto root = pfs.open(no_directory, plan.root_dir, passage_flags);
   if (!root) {
     return;
   }
@@ -49,7 +49,7 @@ void leave_out_holes(Plan& plan, PfsIo& pfs) {
     if (!is_sparse(entry)) {
       continue;
     }
-    const std::uint64_t needed = rounded(entry.size) - hole_bytes(entry, root->get(), pfs);
+    const std::uint64_t needed = rounded(entry.size) - hole_bytes(entry, *root, pfs);
     plan.needed -= entry.needed - needed;
     entry.needed = needed;
   }

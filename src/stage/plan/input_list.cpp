@@ -220,11 +220,11 @@ InputList parse_list(std::string_view text, const std::string& root_dir,
 }
 
 Result<std::string> read_list(PfsIo& pfs, const std::string& path) {
-  auto file = pfs.open(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  auto file = pfs.open(no_directory, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!file) {
     return std::unexpected(file.error());
   }
-  auto attributes = pfs.fstat(file->get());
+  auto attributes = pfs.fstat(*file);
   if (!attributes) {
     return std::unexpected(attributes.error());
   }
@@ -236,7 +236,7 @@ Result<std::string> read_list(PfsIo& pfs, const std::string& path) {
     constexpr std::size_t step = 1U << 20U;
     const auto size = text.size();
     text.resize(size + step);
-    auto got = pfs.read(file->get(), std::as_writable_bytes(std::span(text)).subspan(size), size);
+    auto got = pfs.read(*file, std::as_writable_bytes(std::span(text)).subspan(size), size);
     if (!got) {
       return std::unexpected(got.error());
     }

@@ -30,7 +30,7 @@ bool is_store_name(std::string_view leaf) {
 
 }  // namespace
 
-OwnFiles::OwnFiles(const config::JobConfig& config, PfsIo& pfs, int root)
+OwnFiles::OwnFiles(const config::JobConfig& config, PfsIo& pfs, PfsRef root)
     : config_(config), pfs_(pfs), root_(root) {
   add(config.log_file, "this job's log-file");
   add(config.status_file, "this job's status-file");
@@ -54,8 +54,8 @@ void OwnFiles::add(const std::string& path, const std::string& reason) {
   if (path.empty()) {
     return;
   }
-  const auto there = pfs_.open(AT_FDCWD, path, O_PATH);
-  const auto attributes = there ? pfs_.fstat(there->get()) : std::unexpected(there.error());
+  const auto there = pfs_.open(no_directory, path, O_PATH);
+  const auto attributes = there ? pfs_.fstat(*there) : std::unexpected(there.error());
   const bool counts = attributes && (S_ISREG(attributes->st_mode) || S_ISDIR(attributes->st_mode));
   if (counts) {
     known_.try_emplace(identity_of(*attributes), reason);
@@ -68,8 +68,8 @@ void OwnFiles::add_name(const std::string& path, const std::string& reason) {
     return;
   }
   const auto above =
-      pfs_.open(AT_FDCWD, parent_of(path).empty() ? "/" : parent_of(path), passage_flags);
-  const auto holder = above ? pfs_.fstat(above->get()) : std::unexpected(above.error());
+      pfs_.open(no_directory, parent_of(path).empty() ? "/" : parent_of(path), passage_flags);
+  const auto holder = above ? pfs_.fstat(*above) : std::unexpected(above.error());
   if (holder) {
     by_leaf_[leaf_of(path)].try_emplace(identity_of(*holder), reason);
   }
@@ -79,8 +79,8 @@ void OwnFiles::add_stores(const std::string& directory, const std::string& reaso
   if (directory.empty()) {
     return;
   }
-  const auto there = pfs_.open(AT_FDCWD, directory, passage_flags);
-  const auto attributes = there ? pfs_.fstat(there->get()) : std::unexpected(there.error());
+  const auto there = pfs_.open(no_directory, directory, passage_flags);
+  const auto attributes = there ? pfs_.fstat(*there) : std::unexpected(there.error());
   if (attributes) {
     stores_.try_emplace(identity_of(*attributes), reason);
   }
@@ -88,8 +88,7 @@ void OwnFiles::add_stores(const std::string& directory, const std::string& reaso
 
 std::optional<Identity> OwnFiles::identity_of_parent(const std::string& path) const {
   const auto directory = pfs_.open_beneath(root_, parent_of(path), passage_flags);
-  const auto attributes =
-      directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
+  const auto attributes = directory ? pfs_.fstat(*directory) : std::unexpected(directory.error());
   if (!attributes) {
     return std::nullopt;
   }

@@ -28,7 +28,7 @@ class OwnFiles {
  public:
   /// Looks up the files and directories that the job file names. `root`: root-dir, open and
   /// borrowed.
-  OwnFiles(const config::JobConfig& config, PfsIo& pfs, int root);
+  OwnFiles(const config::JobConfig& config, PfsIo& pfs, PfsRef root);
 
   /// Classifies `path`, relative to root-dir, by its name alone: a partial or a receipt. nullopt:
   /// an input. `mode`: its st_mode; 0 if unknown.
@@ -50,7 +50,7 @@ class OwnFiles {
 
   const config::JobConfig& config_;
   PfsIo& pfs_;
-  const int root_;
+  const PfsRef root_;
   std::map<Identity, std::string> known_;  // reasons
   // a name, and the directory that holds it
   std::map<std::string, std::map<Identity, std::string>> by_leaf_;

@@ -33,12 +33,13 @@ class Planner {
         plan_.capacity = plan_.capacity.value_or(0) + *room;
       }
     }
-    auto root = pfs_.open(AT_FDCWD, known_part(config_.root_dir, config_.root_open), passage_flags);
+    auto root =
+        pfs_.open(no_directory, known_part(config_.root_dir, config_.root_open), passage_flags);
     if (root && config_.root_open) {
       plan_.skipped.push_back({.path = config_.root_dir, .reason = for_the_nodes});
     } else if (root) {
       root_ = std::move(*root);
-      expansion_.emplace(config_, pfs_, root_.get(), plan_);
+      expansion_.emplace(config_, pfs_, root_, plan_);
       for (const auto& resource : config_.resources) {
         expansion_->add(resource);
       }
@@ -62,7 +63,7 @@ class Planner {
 
   void check_results() {
     for (auto& found :
-         check_results_dir(config_, pfs_, root_ ? root_.get() : -1,
+         check_results_dir(config_, pfs_, root_,
                            expansion_ ? expansion_->input_directories() : InputDirectories{})) {
       problem(found.path, std::move(found.reason));
     }
@@ -118,7 +119,7 @@ class Planner {
 
   const config::JobConfig& config_;
   PfsIo& pfs_;
-  UniqueFd root_;
+  PfsHandle root_;
   Plan plan_;
   std::optional<Expansion> expansion_;  // there when root_ is
 };

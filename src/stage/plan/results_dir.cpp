@@ -21,7 +21,7 @@ std::string directory_above(const std::string& path) {
 
 class ResultsDirCheck {
  public:
-  ResultsDirCheck(const config::JobConfig& config, PfsIo& pfs, int root,
+  ResultsDirCheck(const config::JobConfig& config, PfsIo& pfs, PfsRef root,
                   const InputDirectories& inputs)
       : config_(config), pfs_(pfs), root_(root), inputs_(inputs) {}
 
@@ -41,27 +41,27 @@ class ResultsDirCheck {
     if (!there) {
       return problem("results-dir cannot be reached: " + describe(there.error()));
     }
-    auto attributes = pfs_.fstat(there->get());
+    auto attributes = pfs_.fstat(*there);
     if (!attributes) {
       return problem(what + "cannot be read: " + describe(attributes.error()));
     }
     if (!S_ISDIR(attributes->st_mode)) {
       return problem(what + "is not a directory");
     }
-    if (auto writable = pfs_.access(AT_FDCWD, path, W_OK | X_OK); !writable) {
+    if (auto writable = pfs_.access(no_directory, path, W_OK | X_OK); !writable) {
       problem(what + "is not writable: " + describe(writable.error()));
     } else if (exists) {
-      check_outputs(there->get());
+      check_outputs(*there);
     }
     check_group();
-    if (!config_.in_place && config_.results_dir != config_.root_dir && root_ >= 0) {
-      check_apart(there->get(), exists);
+    if (!config_.in_place && config_.results_dir != config_.root_dir && root_) {
+      check_apart(*there, exists);
     }
   }
 
   /// results-dir, or the nearest directory above it.
   struct Nearest {
-    Result<UniqueFd> directory;
+    Result<PfsHandle> directory;
     std::string path;
     bool exists = false;  // it is results-dir itself
   };
@@ -69,16 +69,16 @@ class ResultsDirCheck {
   /// stage-out creates missing directories, so the nearest existing ancestor decides.
   Nearest nearest() {
     std::string path = known_part(config_.results_dir, config_.results_open);
-    auto there = pfs_.open(AT_FDCWD, path, O_PATH);
+    auto there = pfs_.open(no_directory, path, O_PATH);
     const bool exists = there.has_value() && !config_.results_open;
     while (!there && there.error().code == ENOENT && path.size() > 1) {
       path = directory_above(path);
-      there = pfs_.open(AT_FDCWD, path, O_PATH);
+      there = pfs_.open(no_directory, path, O_PATH);
     }
     return {.directory = std::move(there), .path = std::move(path), .exists = exists};
   }
 
-  void check_outputs(int results) {
+  void check_outputs(PfsRef results) {
     for (const auto& rule : config_.outputs) {
       if (rule.file_class == config::FileClass::persistent) {
         check_place_of(rule, results);
@@ -103,7 +103,7 @@ class ResultsDirCheck {
 
   /// Checks the directories of results-dir that an output rule names: existing ones must accept
   /// results.
-  void check_place_of(const config::OutputRule& rule, int results) {
+  void check_place_of(const config::OutputRule& rule, PfsRef results) {
     const auto wildcard = rule.pattern.find_first_of("*?[");
     for (std::size_t slash = rule.pattern.find('/'); slash < wildcard;
          slash = rule.pattern.find('/', slash + 1)) {
@@ -117,15 +117,14 @@ class ResultsDirCheck {
 
   /// Checks the directory `below` results-dir for `access`. False if the directories below it need
   /// no check.
-  bool check_directory(const config::OutputRule& rule, int results, const std::string& below,
+  bool check_directory(const config::OutputRule& rule, PfsRef results, const std::string& below,
                        int access) {
     const std::string path = config_.results_dir + "/" + below;
     const auto directory = pfs_.open_beneath(results, below, O_PATH | O_NOFOLLOW);
     if (!directory && directory.error().code == ENOENT) {
       return false;  // stage-out makes it
     }
-    const auto attributes =
-        directory ? pfs_.fstat(directory->get()) : std::unexpected(directory.error());
+    const auto attributes = directory ? pfs_.fstat(*directory) : std::unexpected(directory.error());
     const std::string what = "takes no result of the output " + rule.pattern + ": ";
     if (!attributes) {
       problem_at(path, what + describe(attributes.error()));
@@ -135,7 +134,7 @@ class ResultsDirCheck {
       problem_at(path, what + "it is not a directory");
       return false;
     }
-    const auto usable = pfs_.access(AT_FDCWD, path, access);
+    const auto usable = pfs_.access(no_directory, path, access);
     // stage-out does so
     const bool can_be_changed =
         !usable && usable.error().code == EACCES && attributes->st_uid == ::geteuid();
@@ -158,7 +157,7 @@ class ResultsDirCheck {
 
   /// Results must not overwrite inputs. The job file compares names, and one directory can have
   /// several: a symbolic link, a bind mount. `results` is results-dir, or what exists above it.
-  void check_apart(int results, bool exists) {
+  void check_apart(PfsRef results, bool exists) {
     const auto up_from_root = up_from(root_), up_from_results = up_from(results);
     if (!up_from_root || !up_from_results) {
       return problem("results-dir cannot be compared with root-dir: " +
@@ -202,10 +201,10 @@ class ResultsDirCheck {
 
   /// A directory and all its ancestors, independent of names. (Ends at a directory without search
   /// permission.)
-  Result<std::vector<Identity>> up_from(int directory) {
+  Result<std::vector<Identity>> up_from(PfsRef directory) {
     std::vector<Identity> all;
-    UniqueFd held;
-    for (int at = directory;;) {
+    PfsHandle held;
+    for (PfsRef at = directory;;) {
       const auto attributes = pfs_.fstat(at);
       if (!attributes) {
         return std::unexpected(attributes.error());
@@ -222,28 +221,28 @@ class ResultsDirCheck {
         return std::unexpected(above.error());
       }
       held = std::move(*above);
-      at = held.get();
+      at = held;
     }
   }
 
   const config::JobConfig& config_;
   PfsIo& pfs_;
-  const int root_;
+  const PfsRef root_;
   const InputDirectories& inputs_;
   std::vector<ResultsDirProblem> problems_;
 };
 
 // Opens for reading, which triggers an automount.
-Result<UniqueFd> open_directory(const std::string& path, PfsIo& pfs) {
-  auto there = pfs.open(AT_FDCWD, path, directory_flags);
-  return !there && there.error().code == EACCES ? pfs.open(AT_FDCWD, path, passage_flags)
+Result<PfsHandle> open_directory(const std::string& path, PfsIo& pfs) {
+  auto there = pfs.open(no_directory, path, directory_flags);
+  return !there && there.error().code == EACCES ? pfs.open(no_directory, path, passage_flags)
                                                 : std::move(there);
 }
 
 // Goes up from the open directory `path` to the root of its mount.
-Result<std::string> mount_root_above(UniqueFd directory, std::string path, PfsIo& pfs) {
+Result<std::string> mount_root_above(PfsHandle directory, std::string path, PfsIo& pfs) {
   while (true) {
-    const auto root = pfs.is_mount_root(directory.get());
+    const auto root = pfs.is_mount_root(directory);
     if (!root) {
       return std::unexpected(root.error());
     }
@@ -272,13 +271,8 @@ Result<std::string> mount_point_of(const std::string& results_dir, PfsIo& pfs) {
   if (!there) {
     return std::unexpected(there.error());
   }
-  std::error_code problem;
-  // without symbolic links
-  path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(there->get()), problem);
-  if (problem) {
-    return fail(problem.value());
-  }
-  return mount_root_above(std::move(*there), std::move(path), pfs);
+  auto resolved = pfs.path_of(*there);
+  return resolved ? mount_root_above(std::move(*there), std::move(*resolved), pfs) : resolved;
 }
 
 std::vector<std::string> mounts_below(const config::JobConfig& config) {
@@ -301,7 +295,7 @@ namespace {
 
 Status check_mount_root(const std::string& path, PfsIo& pfs) {
   const auto there = open_directory(path, pfs);
-  const auto mounted = there ? pfs.is_mount_root(there->get()) : std::unexpected(there.error());
+  const auto mounted = there ? pfs.is_mount_root(*there) : std::unexpected(there.error());
   if (mounted && *mounted) {
     return {};
   }
@@ -330,7 +324,7 @@ Status check_mounted_below(const config::JobConfig& config, PfsIo& pfs,
 }
 
 std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs,
-                                                 int root, const InputDirectories& inputs) {
+                                                 PfsRef root, const InputDirectories& inputs) {
   return ResultsDirCheck(config, pfs, root, inputs).run();
 }
 

@@ -35,12 +35,12 @@ struct ResultsDirProblem {
   std::string reason;
 };
 
-/// Reads and never writes. `root`: root-dir, open and borrowed, or -1 if it could not be opened;
+/// Reads and never writes. `root`: root-dir, open and borrowed, or none if it could not be opened;
 /// inputs are then not checked. Returns an empty list if results-dir can take results, or if the
 /// job has none. If results-dir has patterns that only the job's nodes can expand, checks the
 /// directory above the patterns.
 std::vector<ResultsDirProblem> check_results_dir(const config::JobConfig& config, PfsIo& pfs,
-                                                 int root, const InputDirectories& inputs);
+                                                 PfsRef root, const InputDirectories& inputs);
 
 /// The mount point of the file system on which `results_dir` is, or would be made. ENOENT if the
 /// mount point is not visible (chroot).

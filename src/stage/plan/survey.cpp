@@ -60,7 +60,7 @@ class InOrder {
 
 }  // namespace
 
-void Survey::look_at(Found& found, int directory) {
+void Survey::look_at(Found& found, PfsRef directory) {
   const std::string name = leaf_of(found.path);
   const auto problem = [&](Found::Problem what, Error& error) {
     found.problem = what;
@@ -170,7 +170,7 @@ std::vector<Survey::Listing> Survey::list(const std::vector<std::string>& direct
   pool_.run(directories.size(), 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       auto directory = paths_.open(directories[i], directory_flags);
-      auto names = directory ? pfs_.list(directory->get()) : std::unexpected(directory.error());
+      auto names = directory ? pfs_.list(*directory) : std::unexpected(directory.error());
       if (names) {
         listings[i].names = std::move(*names);
       } else {

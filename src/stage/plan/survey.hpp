@@ -30,7 +30,7 @@ struct Found {
 class Survey {
  public:
   /// `root`: an open directory, borrowed.
-  Survey(PfsIo& pfs, int root) : pfs_(pfs), paths_(pfs, root) {}
+  Survey(PfsIo& pfs, PfsRef root) : pfs_(pfs), paths_(pfs, root) {}
 
   /// Receives each name. Called by one thread at a time, not always the same. Returns true if the
   /// survey must descend into the directory.
@@ -51,7 +51,7 @@ class Survey {
 
   std::vector<Listing> list(const std::vector<std::string>& directories);
   void look(std::vector<std::string> paths, const Tell& tell);
-  void look_at(Found& found, int directory);
+  void look_at(Found& found, PfsRef directory);
   /// Does the first of `count` items on this thread, until that takes longer than to start another.
   /// Returns how many.
   std::size_t alone(std::size_t count, const WorkerPool::Work& work);

@@ -118,7 +118,7 @@ Status Booking::forget_renamed(const config::JobConfig* before) {
 
 // A failed look-up counts as no copy.
 std::optional<struct stat> Booking::brought_out(const std::string& result) {
-  const auto there = pfs_.lstat(AT_FDCWD, result);
+  const auto there = pfs_.lstat(no_directory, result);
   if (there) {
     return *there;
   }
@@ -129,7 +129,7 @@ std::optional<struct stat> Booking::brought_out(const std::string& result) {
 }
 
 fs::Origin Booking::version_of(const std::string& result, const struct stat& there) {
-  return copy_version(pfs_, publisher_, AT_FDCWD, result, there);
+  return copy_version(pfs_, publisher_, no_directory, result, there);
 }
 
 // In place, the PFS's file is also the source of the import. If that file has already changed

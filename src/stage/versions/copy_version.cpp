@@ -21,24 +21,24 @@ fs::Origin version_of(const struct stat& st, Nanoseconds ctime) {
 
 }  // namespace
 
-fs::Origin copy_version(PfsIo& pfs, Publisher& publisher, int at, const std::string& name,
+fs::Origin copy_version(PfsIo& pfs, Publisher& publisher, PfsRef at, const std::string& name,
                         const struct stat& there) {
   return version_of(there, publisher.is_shared(pfs, at, name, there) ? 0 : to_ns(there.st_ctim));
 }
 
 Result<fs::Origin> version_below(PfsIo& pfs, Publisher& publisher, const std::string& top,
                                  const std::string& path) {
-  const auto root = pfs.open(AT_FDCWD, top, directory_flags);
-  const auto directory = root ? pfs.open_beneath(root->get(), parent_of(path), passage_flags)
+  const auto root = pfs.open(no_directory, top, directory_flags);
+  const auto directory = root ? pfs.open_beneath(*root, parent_of(path), passage_flags)
                               : std::unexpected(root.error());
   if (!directory) {
     return std::unexpected(directory.error());
   }
-  const auto now = pfs.lstat(directory->get(), leaf_of(path));
+  const auto now = pfs.lstat(*directory, leaf_of(path));
   if (!now) {
     return std::unexpected(now.error());
   }
-  return copy_version(pfs, publisher, directory->get(), leaf_of(path), *now);
+  return copy_version(pfs, publisher, *directory, leaf_of(path), *now);
 }
 
 fs::Origin coming_version(const struct stat& partial, bool is_shared) {

@@ -16,7 +16,7 @@ namespace efs::stage {
 /// If another node may have exported the same
 /// file, the version is unknown (ctime is 0), and no node may replace or remove the file. `there`:
 /// the attributes of `name` in the open directory `at`.
-fs::Origin copy_version(PfsIo& pfs, Publisher& publisher, int at, const std::string& name,
+fs::Origin copy_version(PfsIo& pfs, Publisher& publisher, PfsRef at, const std::string& name,
                         const struct stat& there);
 
 /// The same for `path` below the directory `top`. Follows no symbolic link.

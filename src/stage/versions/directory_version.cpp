@@ -10,9 +10,9 @@
 
 namespace efs::stage {
 
-Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd) {
-  const auto now = pfs.fstat(fd);
-  auto xattrs = now ? pfs.xattrs(fd) : std::unexpected(now.error());
+Result<DirectoryAttributes> attributes_of(PfsIo& pfs, PfsRef at) {
+  const auto now = pfs.fstat(at);
+  auto xattrs = now ? pfs.xattrs(at) : std::unexpected(now.error());
   if (!xattrs) {
     return std::unexpected(xattrs.error());
   }

@@ -22,8 +22,8 @@ struct DirectoryAttributes {
   std::map<std::string, std::string> xattrs{};  // ACLs among them
 };
 
-/// The present attributes of the open directory `fd`.
-Result<DirectoryAttributes> attributes_of(PfsIo& pfs, int fd);
+/// The present attributes of the open directory `at`.
+Result<DirectoryAttributes> attributes_of(PfsIo& pfs, PfsRef at);
 
 /// The XXH3-64 of the attributes without trusted.*, in the machine's byte order. It differs if an
 /// attribute differs, except by a chance of 1 in 2^64. Never 0.

@@ -47,10 +47,9 @@ Result<bool> InputGuard::is_input(const struct stat& there) {
 }
 
 bool InputGuard::leads_to(const std::string& source, const struct stat& there) {
-  const auto root = pfs_.open(AT_FDCWD, config_.root_dir, passage_flags);
-  const auto file =
-      root ? pfs_.open_beneath(root->get(), source, O_PATH) : std::unexpected(root.error());
-  const auto now = file ? pfs_.fstat(file->get()) : std::unexpected(file.error());
+  const auto root = pfs_.open(no_directory, config_.root_dir, passage_flags);
+  const auto file = root ? pfs_.open_beneath(*root, source, O_PATH) : std::unexpected(root.error());
+  const auto now = file ? pfs_.fstat(*file) : std::unexpected(file.error());
   return now && now->st_dev == there.st_dev && now->st_ino == there.st_ino;
 }
 

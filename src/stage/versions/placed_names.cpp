@@ -160,15 +160,14 @@ bool is_staged_in(const PlanEntry& entry, const struct stat& there, fs::Staging&
 }  // namespace
 
 void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNames& placed) {
-  const auto top = pfs.open(AT_FDCWD, plan.root_dir, passage_flags);
+  const auto top = pfs.open(no_directory, plan.root_dir, passage_flags);
   for (const auto& entry : plan.entries) {
     if (entry.type == EntryType::directory || !placed.knows(entry.from())) {
       continue;
     }
-    const auto directory =
-        top ? pfs.open_beneath(top->get(), parent_of(entry.from()), passage_flags)
-            : std::unexpected(top.error());
-    const auto there = directory ? pfs.lstat(directory->get(), leaf_of(entry.from()))
+    const auto directory = top ? pfs.open_beneath(*top, parent_of(entry.from()), passage_flags)
+                               : std::unexpected(top.error());
+    const auto there = directory ? pfs.lstat(*directory, leaf_of(entry.from()))
                                  : std::unexpected(directory.error());
     if (!there ||
         placed.look({.name = entry.from(), .own = entry.path}, *there, true) != WhoseCopy::theirs) {

@@ -145,7 +145,7 @@ bool may_have_inherited_acl(const VersionPair& pair) {
 }
 
 /// For files with the same data, of which `theirs` is open. `sum`: of these data.
-Result<PfsCheck> compare_attributes(const VersionPair& pair, int theirs, const FileSum& sum) {
+Result<PfsCheck> compare_attributes(const VersionPair& pair, PfsRef theirs, const FileSum& sum) {
   const auto& [item, with, now, means] = pair;
   auto attributes = means.pfs.xattrs(theirs);
   if (!attributes) {
@@ -189,7 +189,7 @@ Result<PfsCheck> compare_files(const VersionPair& pair) {
   if (!ours) {
     return with_context(ours.error(), "opening its container");
   }
-  auto their_sum = hash_of(PfsContent(means.pfs, theirs->get()), item, means.scratch, means.cancel);
+  auto their_sum = hash_of(PfsContent(means.pfs, *theirs), item, means.scratch, means.cancel);
   auto our_sum = hash_of(ContainerContent(*ours->container), item, means.scratch, means.cancel);
   if (!their_sum || !our_sum) {
     return with_context(their_sum ? our_sum.error() : their_sum.error(), comparing_versions);
@@ -197,7 +197,7 @@ Result<PfsCheck> compare_files(const VersionPair& pair) {
   if (*their_sum != *our_sum) {
     return PfsCheck{.version = PfsVersion::other};
   }
-  return compare_attributes(pair, theirs->get(), *our_sum);
+  return compare_attributes(pair, *theirs, *our_sum);
 }
 
 /// Compares the two if no record calls the one on the PFS the item's own.

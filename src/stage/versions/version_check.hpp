@@ -61,7 +61,7 @@ struct PfsCheck {
 /// `name` is the item's own name, under which the job may replace the imported or exported version.
 /// `placed` decides that if it has a record of the name; otherwise is_origin() decides.
 struct Comparand {
-  int directory = -1;
+  PfsRef directory{};
   std::string name;
   bool to_origin = true;
   const PlacedNames* placed = nullptr;

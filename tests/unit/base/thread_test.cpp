@@ -26,8 +26,10 @@
 #include "daemon/tasks.hpp"
 #include "stage/copy/transfer.hpp"
 #include "stage/copy/worker_pool.hpp"
+#include "stage/pfs/posix_handle.hpp"
 #include "support/no_threads.hpp"
 #include "support/temp.hpp"
+#include "unit/stage/opened.hpp"
 
 using namespace efs;
 
@@ -99,15 +101,14 @@ TEST_CASE("a pool without threads is its caller alone", "[threads]") {
 
 TEST_CASE("a large file where no thread can be had is copied by its caller", "[threads]") {
   const test::TempDirectory directory;
-  const UniqueFd from(
-      ::open((directory.path() + "/from").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  const UniqueFd to(::open((directory.path() + "/to").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const auto from = stage::opened(directory.path() + "/from", O_RDWR | O_CREAT),
+             to = stage::opened(directory.path() + "/to", O_RDWR | O_CREAT);
   constexpr std::uint64_t size = stage::shared_from + 5;
   std::string text(size, 'x');
   for (std::size_t i = 0; i < size; i += 997) {
     text[i] = static_cast<char>('a' + i % 26);
   }
-  REQUIRE(::pwrite(from.get(), text.data(), size, 0) == static_cast<ssize_t>(size));
+  REQUIRE(::pwrite(stage::fd_of(from), text.data(), size, 0) == static_cast<ssize_t>(size));
   stage::Scratch scratch(1U << 20U);
   stage::Progress progress;
   FileChecksum sum(SumKind::xxh3);
@@ -115,14 +116,13 @@ TEST_CASE("a large file where no thread can be had is copied by its caller", "[t
   expected.update(std::as_bytes(std::span(text)));
   {
     const test::NoThreads none;
-    const stage::PfsContent source(stage::posix_pfs(), from.get()),
-        destination(stage::posix_pfs(), to.get());
+    const stage::PfsContent source(stage::posix_pfs(), from), destination(stage::posix_pfs(), to);
     REQUIRE(stage::copy_data(
         {.source = source, .destination = destination, .size = size, .allocated = size}, scratch,
         &sum, progress));
   }
   std::string copied(size, '\0');
-  REQUIRE(::pread(to.get(), copied.data(), size, 0) == static_cast<ssize_t>(size));
+  REQUIRE(::pread(stage::fd_of(to), copied.data(), size, 0) == static_cast<ssize_t>(size));
   CHECK((copied == text));
   CHECK(sum.finish().value == expected.digest());
 }

@@ -47,7 +47,7 @@ class WriteFails final : public stage::ForwardingPfs {
  public:
   explicit WriteFails(int code) : ForwardingPfs(stage::posix_pfs()), code_(code) {}
 
-  Result<std::size_t> write(int, std::span<const std::byte>, std::uint64_t) override {
+  Result<std::size_t> write(stage::PfsRef, std::span<const std::byte>, std::uint64_t) override {
     return fail(code_);
   }
 

@@ -254,6 +254,30 @@ TEST_CASE("a drain and an unload never run together, and no list or book has a d
   CHECK(tasks.look(second).error().code == ESRCH);
 }
 
+TEST_CASE("a drain gives way to an unload that waits for it, and not to a load") {
+  const auto opened = Tasks::open("", true);
+  REQUIRE(opened);
+  Tasks& tasks = **opened;
+  std::promise<void> begun, loaded;
+  std::promise<bool> gave_way_early;
+  (void)tasks.start(TaskKind::drain, "one", [&](stage::Progress& progress) {
+    begun.set_value();
+    loaded.get_future().wait();
+    gave_way_early.set_value(progress.gives_way);
+    while (!progress.gives_way) {
+      std::this_thread::yield();
+    }
+    return success();
+  });
+  begun.get_future().wait();
+  const auto load = *tasks.start(TaskKind::load, "two", one_file);
+  REQUIRE(tasks.wait(load, long_enough) == true);
+  loaded.set_value();
+  CHECK_FALSE(gave_way_early.get_future().get());
+  const auto unload = *tasks.start(TaskKind::unload, "three", one_file);
+  REQUIRE(tasks.wait(unload, long_enough) == true);
+}
+
 TEST_CASE("a close that lets unloads end cancels a drain, also one that waits") {
   const auto opened = Tasks::open("", true);
   REQUIRE(opened);

@@ -468,6 +468,9 @@ TEST_CASE("nor before a deadline, nor by who is cancelled", "[queue]") {
                            {.latest = std::chrono::steady_clock::now()}));
   std::jthread other([&progress] { progress.cancel = true; });
   CHECK(silent.client.take(Direction::in, 5, progress).error().code == ECANCELED);
+  stage::Progress another;
+  std::jthread later([&another] { another.gives_way = true; });
+  CHECK(silent.client.take(Direction::out, 5, another).error().code == ECANCELED);
 }
 
 TEST_CASE("a keeper that does not read holds up nobody", "[queue]") {

@@ -31,7 +31,7 @@ struct NthCall {
 
 /// Calls `hook(number, call, object)` before every call. If the hook returns a code other than 0,
 /// the call is not made and fails with this code. `object`: the name given, or "" for calls on
-/// descriptors. Thread-safe if the hook is.
+/// open files. Thread-safe if the hook is.
 class FaultPfs final : PfsCallPolicy, public ForwardingPfs {
  public:
   using Hook =
@@ -49,43 +49,43 @@ class FaultPfs final : PfsCallPolicy, public ForwardingPfs {
   /// The number of calls of each function. Use it when no call is in progress.
   const std::map<std::string, std::uint64_t>& calls_of() const { return calls_of_; }
 
-  Result<UniqueFd> open(int at, const std::string& path, int flags, mode_t mode) override {
+  Result<PfsHandle> open(PfsRef at, const std::string& path, int flags, mode_t mode) override {
     return ForwardingPfs::open(at, there(at, path), flags, mode);
   }
 
-  Result<std::size_t> read(int fd, std::span<std::byte> into, std::uint64_t offset) override {
-    return ForwardingPfs::read(fd, into.first(std::min(into.size(), most)), offset);
+  Result<std::size_t> read(PfsRef file, std::span<std::byte> into, std::uint64_t offset) override {
+    return ForwardingPfs::read(file, into.first(std::min(into.size(), most)), offset);
   }
 
-  Result<std::size_t> write(int fd, std::span<const std::byte> from,
+  Result<std::size_t> write(PfsRef file, std::span<const std::byte> from,
                             std::uint64_t offset) override {
-    return ForwardingPfs::write(fd, from.first(std::min(from.size(), most)), offset);
+    return ForwardingPfs::write(file, from.first(std::min(from.size(), most)), offset);
   }
 
-  void start_writeback(int, std::uint64_t, std::uint64_t) override {}
+  void start_writeback(PfsRef, std::uint64_t, std::uint64_t) override {}
 
-  void will_need(int, std::uint64_t, std::uint64_t) override {}
+  void will_need(PfsRef, std::uint64_t, std::uint64_t) override {}
 
-  void drop_cache(int fd) override {
+  void drop_cache(PfsRef file) override {
     if (on_drop_cache) {
       on_drop_cache();
     }
-    real_.drop_cache(fd);
+    real_.drop_cache(file);
   }
 
-  Result<struct stat> fstat(int fd) override {
-    auto attributes = ForwardingPfs::fstat(fd);
+  Result<struct stat> fstat(PfsRef file) override {
+    auto attributes = ForwardingPfs::fstat(file);
     if (attributes && on_fstat) {
-      on_fstat(fd, *attributes);
+      on_fstat(file, *attributes);
     }
     return attributes;
   }
 
-  Result<struct stat> lstat(int at, const std::string& name) override {
+  Result<struct stat> lstat(PfsRef at, const std::string& name) override {
     return ForwardingPfs::lstat(at, there(at, name));
   }
 
-  Status rename(int at, const std::string& from, const std::string& to) override {
+  Status rename(PfsRef at, const std::string& from, const std::string& to) override {
     const std::string name = there(at, to);
     return invoke({.function = "rename", .kind = CallKind::once, .object = name}, [&] {
       if (on_naming) {
@@ -95,7 +95,7 @@ class FaultPfs final : PfsCallPolicy, public ForwardingPfs {
     });
   }
 
-  Status rename_noreplace(int at, const std::string& from, const std::string& to) override {
+  Status rename_noreplace(PfsRef at, const std::string& from, const std::string& to) override {
     return invoke({.function = "rename_noreplace", .kind = CallKind::once, .object = to}, [&] {
       if (on_naming) {
         on_naming(to);
@@ -109,7 +109,7 @@ class FaultPfs final : PfsCallPolicy, public ForwardingPfs {
     return task(*this);
   }
 
-  bool syncfs_reports_errors(int) override { return trust_syncfs; }
+  bool syncfs_reports_errors(PfsRef) override { return trust_syncfs; }
 
   std::function<void()> on_drop_cache;  // cannot fail
   // called after all other work, just before a file gets its name
@@ -118,12 +118,12 @@ class FaultPfs final : PfsCallPolicy, public ForwardingPfs {
   bool trust_syncfs = true;
   // open, lstat and rename ignore upper and lower case
   bool folds_case = false;
-  std::function<void(int fd, struct stat&)> on_fstat;  // may change the result
+  std::function<void(PfsRef file, struct stat&)> on_fstat;  // may change the result
   std::size_t most = SIZE_MAX;  // upper bound on the bytes of one read or write
 
  private:
   /// The name that a case-insensitive PFS would find.
-  std::string there(int at, const std::string& name) {
+  std::string there(PfsRef at, const std::string& name) {
     if (!folds_case || name.contains('/')) {
       return name;
     }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "unit/stage/fault_pfs.hpp"
+#include "unit/stage/opened.hpp"
 #include "unit/stage/scene.hpp"
 
 using namespace efs;
@@ -31,15 +32,15 @@ Copied copy(Scene& scene, const std::string& from, PfsIo& pfs, bool cancelled = 
             std::size_t buffers = Scratch::most, SumKind kind = SumKind::xxh3) {
   const std::string to = scene.top + "/copy";
   ::unlink(to.c_str());
-  const UniqueFd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
-  const UniqueFd out(::open(to.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const PfsHandle in = opened(from, O_RDONLY);
+  const PfsHandle out = opened(to, O_RDWR | O_CREAT);
   const auto attributes = stat_of(from);
   Scratch scratch(1U << 20U, buffers);
   FileChecksum sum(kind);
   Progress progress;
   progress.cancel = cancelled;
   Copied copied;
-  const PfsContent source(pfs, in.get()), destination(pfs, out.get());
+  const PfsContent source(pfs, in), destination(pfs, out);
   const CopyJob job{.source = source,
                     .destination = destination,
                     .size = static_cast<std::uint64_t>(attributes.st_size),

@@ -11,6 +11,7 @@
 #include "unit/stage/counted_pauses.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/live_scene.hpp"
+#include "unit/stage/opened.hpp"
 #include "unit/stage/scene.hpp"
 
 using namespace efs;
@@ -30,11 +31,10 @@ const std::string whose =
 /// Claims of another node to names in one directory.
 class Claims {
  public:
-  explicit Claims(const std::string& directory)
-      : fd_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
+  explicit Claims(const std::string& directory) : directory_(opened(directory)) {}
 
   void make(const std::string& name) {
-    auto claim = NameClaim::take(posix_pfs(), fd_.get(), name, "another.efs-partial");
+    auto claim = NameClaim::take(posix_pfs(), directory_, name, "another.efs-partial");
     REQUIRE(claim);
     claims_.emplace(name, std::make_unique<NameClaim>(std::move(*claim)));
   }
@@ -42,7 +42,7 @@ class Claims {
   void give_back(const std::string& name) { claims_.erase(name); }
 
  private:
-  UniqueFd fd_;
+  PfsHandle directory_;
   std::map<std::string, std::unique_ptr<NameClaim>> claims_;
 };
 

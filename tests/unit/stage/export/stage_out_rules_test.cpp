@@ -9,6 +9,7 @@
 #include <array>
 
 #include "unit/stage/fault_pfs.hpp"
+#include "unit/stage/opened.hpp"
 #include "unit/stage/scene.hpp"
 
 using namespace efs;
@@ -298,8 +299,7 @@ TEST_CASE("staging: extended attributes go both ways; what the PFS does not take
   Receipt receipt = scene.out();
   REQUIRE(action_of(receipt, "f") == Action::staged_out);
   CHECK(entry_of(receipt, "f")->reason.empty());
-  const UniqueFd fd(::open((scene.results + "/f").c_str(), O_RDONLY | O_CLOEXEC));
-  const auto there = posix_pfs().xattrs(fd.get()).value();
+  const auto there = posix_pfs().xattrs(opened(scene.results + "/f", O_RDONLY)).value();
   CHECK(there == std::map<std::string, std::string>{{"user.colour", "green"},
                                                     {"user.shape", std::string("a\0b", 3)}});
 
@@ -361,8 +361,8 @@ TEST_CASE("stage-out: attributes that came after the content was out are brought
   const Receipt receipt = scene.out();
   CHECK(action_of(receipt, "same") == Action::kept);
   CHECK(action_of(receipt, "attribute") == Action::staged_out);
-  const UniqueFd fd(::open((scene.results + "/attribute").c_str(), O_RDONLY | O_CLOEXEC));
-  CHECK(posix_pfs().xattrs(fd.get()).value().contains("user.colour"));
+  const auto attributes = posix_pfs().xattrs(opened(scene.results + "/attribute", O_RDONLY));
+  CHECK(attributes.value().contains("user.colour"));
   if (::geteuid() == 0) {
     CHECK(stat_of(scene.results + "/owner").st_uid == 4711);
   }

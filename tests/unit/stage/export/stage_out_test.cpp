@@ -392,14 +392,11 @@ TEST_CASE("stage-out: what lies on another file system below results-dir is sync
     scene.buffer.put(directory + "/f", S_IFREG, "content");
     scene.buffer.put("f" + std::to_string(i), S_IFREG, "content");
   }
-  const auto path_of = [](int fd) {
-    return stdfs::read_symlink("/proc/self/fd/" + std::to_string(fd)).string();
-  };
   std::atomic<int> fsyncs{0};
   FaultPfs pfs(
       [&](auto, const std::string& call, const auto&) { return fsyncs += call == "fsync", 0; });
-  pfs.on_fstat = [&](int fd, struct stat& attributes) {
-    if (path_of(fd).starts_with(scene.results + "/mounted")) {
+  pfs.on_fstat = [&](PfsRef file, struct stat& attributes) {
+    if (posix_pfs().path_of(file).value().starts_with(scene.results + "/mounted")) {
       ++attributes.st_dev;
     }
   };

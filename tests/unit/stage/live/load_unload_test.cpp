@@ -18,9 +18,11 @@
 #include "stage/export/stage_out.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_publisher.hpp"
+#include "stage/pfs/posix_handle.hpp"
 #include "support/open_handles.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/live_scene.hpp"
+#include "unit/stage/opened.hpp"
 #include "unit/stage/pfs/published.hpp"
 
 using namespace efs;
@@ -388,12 +390,12 @@ TEST_CASE(
   const auto attributes = scene.buffer.staging->find("f")->attributes;
   const auto brings = [&](const std::string& name) {
     std::ofstream(scene.config.results_dir + "/p") << std::string(1000, 'f');
-    const UniqueFd top(::open(scene.config.results_dir.c_str(), directory_flags | O_CLOEXEC));
+    const PfsHandle top = opened(scene.config.results_dir);
     const std::array times{attributes.st_atim, attributes.st_mtim};
-    REQUIRE((::fchmodat(top.get(), "p", attributes.st_mode & 07777U, 0) == 0 &&
-             ::fchownat(top.get(), "p", attributes.st_uid, attributes.st_gid, 0) == 0));
-    REQUIRE(::utimensat(top.get(), "p", times.data(), 0) == 0);
-    REQUIRE(published(*others, top.get(), "p", name));
+    REQUIRE((::fchmodat(fd_of(top), "p", attributes.st_mode & 07777U, 0) == 0 &&
+             ::fchownat(fd_of(top), "p", attributes.st_uid, attributes.st_gid, 0) == 0));
+    REQUIRE(::utimensat(fd_of(top), "p", times.data(), 0) == 0);
+    REQUIRE(published(*others, top, "p", name));
   };
   brings("g");
   scene.buffer.write("h", std::string(1000, 'f'));

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "stage/pfs/forwarding_pfs.hpp"
+#include "unit/stage/opened.hpp"
 #include "unit/stage/scene.hpp"
 
 using namespace efs;
@@ -20,8 +21,8 @@ class CountingPfs final : public ForwardingPfs {
  public:
   CountingPfs() : ForwardingPfs(posix_pfs()) {}
 
-  Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
-                                mode_t mode) override {
+  Result<PfsHandle> open_beneath(PfsRef root, const std::string& path, int flags,
+                                 mode_t mode) override {
     looked_up += static_cast<std::uint64_t>(std::ranges::count(path, '/')) + 1;
     return ForwardingPfs::open_beneath(root, path, flags, mode);
   }
@@ -85,13 +86,12 @@ TEST_CASE("deep paths: a path leads to what it names, whichever were opened befo
   const std::string deep = chain(60);
   write_file(scene.root + "/" + deep + "/a/file", "1");
   write_file(scene.root + "/" + deep + "/ab/file", "2");
-  const UniqueFd root(::open(scene.root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  DeepPaths paths(posix_pfs(), root.get());
+  const PfsHandle root = opened(scene.root);
+  DeepPaths paths(posix_pfs(), root);
   for (const char* name : {"/a/file", "/ab/file", "/a", "/ab", "/a/file", ""}) {
-    const auto opened = paths.open(deep + name, O_RDONLY);
-    REQUIRE(opened);
-    CHECK(posix_pfs().fstat(opened->get())->st_ino ==
-          stat_of(scene.root + "/" + deep + name).st_ino);
+    const auto file = paths.open(deep + name, O_RDONLY);
+    REQUIRE(file);
+    CHECK(posix_pfs().fstat(*file)->st_ino == stat_of(scene.root + "/" + deep + name).st_ino);
   }
   CHECK(paths.open(deep + "/none", O_RDONLY).error().code == ENOENT);
   CHECK(paths.open(deep + "/none/file", O_RDONLY).error().code == ENOENT);
@@ -110,10 +110,10 @@ TEST_CASE("deep paths: no more directories stay open than are meant to", "[stage
   const auto open_files = [] {
     return std::distance(stdfs::directory_iterator("/proc/self/fd"), stdfs::directory_iterator());
   };
-  const UniqueFd root(::open(scene.root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const PfsHandle root = opened(scene.root);
   const auto before = open_files();
   {
-    DeepPaths paths(posix_pfs(), root.get());
+    DeepPaths paths(posix_pfs(), root);
     for (std::size_t i = 0; i < 3 * DeepPaths::most_open; ++i) {
       REQUIRE(paths.open(deep + "/" + std::to_string(i) + "/file", O_RDONLY));
     }

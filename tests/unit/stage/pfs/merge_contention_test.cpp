@@ -17,6 +17,7 @@
 #include "stage/pfs/merging_publisher.hpp"
 #include "stage/pfs/name_claim.hpp"
 #include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/posix_handle.hpp"
 #include "unit/stage/pfs/merge_scene.hpp"
 #include "unit/stage/pfs/published.hpp"
 
@@ -29,7 +30,7 @@ class ContendedPfs final : public ForwardingPfs {
   explicit ContendedPfs(std::function<void()> meanwhile)
       : ForwardingPfs(posix_pfs()), meanwhile_(std::move(meanwhile)) {}
 
-  Status symlink(const std::string& target, int at, const std::string& name) override {
+  Status symlink(const std::string& target, PfsRef at, const std::string& name) override {
     if (std::exchange(first_, false)) {
       return meanwhile_(), fail(EEXIST);
     }
@@ -50,9 +51,9 @@ TEST_CASE("a partial that somebody has exchanged while its turn was waited for g
   REQUIRE(now);
   ContendedPfs pfs([&] {
     scene.write("q", "half of ano");
-    REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "p") == 0);
+    REQUIRE(::renameat(fd_of(scene.at), "q", fd_of(scene.at), "p") == 0);
   });
-  const auto renamed = rename_merging(pfs, {scene.fd.get(), "p", "out"}, *now + 1'000'000'000);
+  const auto renamed = rename_merging(pfs, {scene.at, "p", "out"}, *now + 1'000'000'000);
   REQUIRE_FALSE(renamed);
   CHECK(renamed.error().code == ESTALE);
   CHECK(scene.read("out") == "old");
@@ -67,14 +68,14 @@ TEST_CASE("who has waited for the claim to a name looks again: another node's is
   scene.write("q", "theirs");
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
-  ContendedPfs pfs([&] { REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "out") == 0); });
+  ContendedPfs pfs([&] { REQUIRE(::renameat(fd_of(scene.at), "q", fd_of(scene.at), "out") == 0); });
   struct stat ours{}, seen{};
-  REQUIRE((::fstatat(scene.fd.get(), "p", &ours, 0) == 0 &&
-           ::fstatat(scene.fd.get(), "out", &seen, 0) == 0));
+  REQUIRE((::fstatat(fd_of(scene.at), "p", &ours, 0) == 0 &&
+           ::fstatat(fd_of(scene.at), "out", &seen, 0) == 0));
   SECTION("for a name that was seen") {
     CHECK(guarded_publisher()
               .publish(pfs,
-                       {.names = {.at = scene.fd.get(), .from = "p", .to = "out"},
+                       {.names = {.at = scene.at, .from = "p", .to = "out"},
                         .partial = ours,
                         .rule = {.over = &seen}},
                        {})
@@ -82,7 +83,7 @@ TEST_CASE("who has waited for the claim to a name looks again: another node's is
               .code == EEXIST);
   }
   SECTION("for a removal") {
-    CHECK(remove_over(pfs, scene.fd.get(), "out", seen, "p").error().code == EEXIST);
+    CHECK(remove_over(pfs, scene.at, "out", seen, "p").error().code == EEXIST);
   }
   CHECK(scene.read("out") == "theirs");
 }
@@ -90,7 +91,7 @@ TEST_CASE("who has waited for the claim to a name looks again: another node's is
 TEST_CASE("a claim that is free again is had, however long the first look took", "[merge]") {
   const MergeScene scene;
   ContendedPfs pfs([] {});
-  CHECK(NameClaim::take(pfs, scene.fd.get(), "out", "p", std::chrono::milliseconds(0)));
+  CHECK(NameClaim::take(pfs, scene.at, "out", "p", std::chrono::milliseconds(0)));
 }
 
 TEST_CASE("partials of several nodes have names of their own", "[merge]") {
@@ -121,7 +122,7 @@ TEST_CASE("nodes that bring out the same file at once and then change it lose no
           const std::string partial = "p" + std::to_string(i);
           for (const std::string& text : {std::string("same"), "node " + std::to_string(i)}) {
             scene.write(partial, text);
-            if (published(*node, scene.fd.get(), partial, "out")) {
+            if (published(*node, scene.at, partial, "out")) {
               told.at(static_cast<std::size_t>(i)) = text;
             }
           }
@@ -143,19 +144,20 @@ TEST_CASE("of many nodes that bring out different files under one name exactly o
     const MergeScene scene;
     const bool old = what != Old::nothing;
     if (what == Old::link) {
-      REQUIRE(::symlinkat("nowhere", scene.fd.get(), "out") == 0);
+      REQUIRE(::symlinkat("nowhere", fd_of(scene.at), "out") == 0);
     } else if (old) {
       scene.write("out", "old");
     }
     if (what == Old::of_two_names) {
-      REQUIRE(::linkat(scene.fd.get(), "out", scene.fd.get(), "second", 0) == 0);
+      REQUIRE(::linkat(fd_of(scene.at), "out", fd_of(scene.at), "second", 0) == 0);
     }
     if (what == Old::not_to_be_written) {
-      REQUIRE(::fchmodat(scene.fd.get(), "out", 0444, 0) == 0);
+      REQUIRE(::fchmodat(fd_of(scene.at), "out", 0444, 0) == 0);
     }
     auto now = pfs_now(scene.directory.path());
     // A coarse clock: until it has moved on.
-    for (struct stat st{}; old && ::fstatat(scene.fd.get(), "out", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+    for (struct stat st{}; old &&
+                           ::fstatat(fd_of(scene.at), "out", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
                            *now <= to_ns(st.st_ctim);) {
       now = pfs_now(scene.directory.path());
     }
@@ -171,8 +173,7 @@ TEST_CASE("of many nodes that bring out different files under one name exactly o
         threads.emplace_back([&, i] {
           // `since` lies after the old file and before all renames: those change ctime.
           const auto once = [&] {
-            return rename_merging(posix_pfs(), {scene.fd.get(), "p" + std::to_string(i), "out"},
-                                  *now);
+            return rename_merging(posix_pfs(), {scene.at, "p" + std::to_string(i), "out"}, *now);
           };
           auto done = once();
           while (!done && is_held(done.error())) {
@@ -201,27 +202,26 @@ TEST_CASE("what one node removes and another replaces is the other's", "[merge]"
     scene.write("out", "old");
     scene.write("p", content);
     struct stat seen{};
-    REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
+    REQUIRE(::fstatat(fd_of(scene.at), "out", &seen, 0) == 0);
     Result<Placed> renamed = Placed::shared;
     {
       const std::jthread removing(
-          [&] { (void)remove_over(posix_pfs(), scene.fd.get(), "out", seen, "r"); });
+          [&] { (void)remove_over(posix_pfs(), scene.at, "out", seen, "r"); });
       // The other may be put aside while it has the claim: then it is tried again, as a stage-out
       // does.
       do {
-        renamed =
-            rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, to_ns(seen.st_ctim) + 1);
+        renamed = rename_merging(posix_pfs(), {scene.at, "p", "out"}, to_ns(seen.st_ctim) + 1);
       } while (!renamed && is_held(renamed.error()));
     }
     REQUIRE(renamed);
     CHECK(*renamed == Placed::ours);
     REQUIRE(scene.read("out") == content);
-    CHECK(remove_over(posix_pfs(), scene.fd.get(), "out", seen, "r").error().code == EEXIST);
+    CHECK(remove_over(posix_pfs(), scene.at, "out", seen, "r").error().code == EEXIST);
     const Status removed = guarded_publisher().remove(
-        posix_pfs(), {.at = scene.fd.get(), .name = "out", .seen = seen, .claimant = "r"});
+        posix_pfs(), {.at = scene.at, .name = "out", .seen = seen, .claimant = "r"});
     REQUIRE_FALSE(removed);
     CHECK(removed.error().code == EEXIST);
-    CHECK(remove_over(posix_pfs(), scene.fd.get(), "nosuch", seen, "r").error().code == ENOENT);
+    CHECK(remove_over(posix_pfs(), scene.at, "nosuch", seen, "r").error().code == ENOENT);
   }
 }
 

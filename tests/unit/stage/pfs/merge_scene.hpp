@@ -6,15 +6,15 @@
 #include <sstream>
 #include <string>
 
-#include "base/unique_fd.hpp"
 #include "support/temp.hpp"
+#include "unit/stage/opened.hpp"
 
 namespace efs::stage {
 
 /// A directory that several nodes bring results to.
 struct MergeScene {
   efs::test::TempDirectory directory;
-  UniqueFd fd = directory.open();
+  PfsHandle at = opened(directory.path());
 
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(directory.path() + "/" + name) << text;

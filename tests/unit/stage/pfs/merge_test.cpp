@@ -8,6 +8,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "stage/pfs/posix_handle.hpp"
 #include "unit/stage/pfs/merge_scene.hpp"
 
 namespace efs::stage {
@@ -16,7 +17,7 @@ namespace {
 TEST_CASE("a name that nobody has is given", "[merge]") {
   const MergeScene scene;
   scene.write("p", "ours");
-  REQUIRE(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, 0));
+  REQUIRE(rename_merging(posix_pfs(), {scene.at, "p", "out"}, 0));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
 }
@@ -27,7 +28,7 @@ TEST_CASE("what was there before the job is replaced", "[merge]") {
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("p", "ours");
-  REQUIRE(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now + 1'000'000'000));
+  REQUIRE(rename_merging(posix_pfs(), {scene.at, "p", "out"}, *now + 1'000'000'000));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
 }
@@ -37,10 +38,10 @@ TEST_CASE("who reads an old file under a lock holds nobody up", "[merge]") {
   scene.write("out", "old");
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
-  const UniqueFd reader(::openat(scene.fd.get(), "out", O_RDONLY | O_CLOEXEC));
+  const UniqueFd reader(::openat(fd_of(scene.at), "out", O_RDONLY | O_CLOEXEC));
   REQUIRE(::flock(reader.get(), LOCK_SH) == 0);
   scene.write("p", "ours");
-  REQUIRE(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now + 1'000'000'000));
+  REQUIRE(rename_merging(posix_pfs(), {scene.at, "p", "out"}, *now + 1'000'000'000));
   CHECK(scene.read("out") == "ours");
 }
 
@@ -50,14 +51,14 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   REQUIRE(now);
   scene.write("out", "theirs");
   scene.write("p", "theirs");
-  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now));
+  CHECK(rename_merging(posix_pfs(), {scene.at, "p", "out"}, *now));
   CHECK_FALSE(scene.exists("p"));
   // A user without read access to one version must not get read access to the other.
   scene.write("p", "theirs");
-  REQUIRE(::fchmodat(scene.fd.get(), "p", 0600, 0) == 0);
-  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now).error().code == EEXIST);
+  REQUIRE(::fchmodat(fd_of(scene.at), "p", 0600, 0) == 0);
+  CHECK(rename_merging(posix_pfs(), {scene.at, "p", "out"}, *now).error().code == EEXIST);
   scene.write("p", "ours!!");
-  const auto conflict = rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now);
+  const auto conflict = rename_merging(posix_pfs(), {scene.at, "p", "out"}, *now);
   REQUIRE_FALSE(conflict);
   CHECK(conflict.error().code == EEXIST);
   CHECK(conflict.error().what.contains("another node"));
@@ -66,8 +67,8 @@ TEST_CASE("another node's file is never replaced; the same content is no conflic
   // A link is not a file, and links are the same if they lead to the same place.
   std::filesystem::create_symlink("here", scene.directory.path() + "/l1");
   std::filesystem::create_symlink("here", scene.directory.path() + "/l2");
-  CHECK_FALSE(rename_merging(posix_pfs(), {scene.fd.get(), "l1", "out"}, *now));
-  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "l1", "l2"}, *now));
+  CHECK_FALSE(rename_merging(posix_pfs(), {scene.at, "l1", "out"}, *now));
+  CHECK(rename_merging(posix_pfs(), {scene.at, "l1", "l2"}, *now));
 }
 
 TEST_CASE("what is a node's own is that file alone, not another one of the same time", "[merge]") {
@@ -76,14 +77,14 @@ TEST_CASE("what is a node's own is that file alone, not another one of the same 
   REQUIRE(now);
   scene.write("out", "own");
   struct stat own{};
-  REQUIRE(::fstatat(scene.fd.get(), "out", &own, 0) == 0);
+  REQUIRE(::fstatat(fd_of(scene.at), "out", &own, 0) == 0);
   scene.write("p", "next");
   for (const bool other : {true, false}) {
     struct stat seen = own;
     if (other) {
       ++seen.st_ino;
     }
-    const auto renamed = rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now, &seen);
+    const auto renamed = rename_merging(posix_pfs(), {scene.at, "p", "out"}, *now, &seen);
     CHECK(renamed.has_value() != other);
     CHECK(scene.read("out") == (other ? "own" : "next"));
   }
@@ -95,12 +96,12 @@ TEST_CASE("a node's own file stays its own when another of its names goes after 
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("out", "own");
-  REQUIRE(::linkat(scene.fd.get(), "out", scene.fd.get(), "other", 0) == 0);
+  REQUIRE(::linkat(fd_of(scene.at), "out", fd_of(scene.at), "other", 0) == 0);
   struct stat seen{};
-  REQUIRE(::fstatat(scene.fd.get(), "out", &seen, 0) == 0);
-  REQUIRE(::unlinkat(scene.fd.get(), "other", 0) == 0);
+  REQUIRE(::fstatat(fd_of(scene.at), "out", &seen, 0) == 0);
+  REQUIRE(::unlinkat(fd_of(scene.at), "other", 0) == 0);
   scene.write("p", "next");
-  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, *now, &seen));
+  CHECK(rename_merging(posix_pfs(), {scene.at, "p", "out"}, *now, &seen));
   CHECK(scene.read("out") == "next");
 }
 
@@ -110,8 +111,8 @@ TEST_CASE(
     "[merge]") {
   const MergeScene scene;
   scene.write("p", "ours");
-  REQUIRE(::linkat(scene.fd.get(), "p", scene.fd.get(), "out", 0) == 0);
-  CHECK(rename_merging(posix_pfs(), {scene.fd.get(), "p", "out"}, 0));
+  REQUIRE(::linkat(fd_of(scene.at), "p", fd_of(scene.at), "out", 0) == 0);
+  CHECK(rename_merging(posix_pfs(), {scene.at, "p", "out"}, 0));
   CHECK(scene.read("out") == "ours");
   CHECK_FALSE(scene.exists("p"));
 }

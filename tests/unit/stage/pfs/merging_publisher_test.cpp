@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "stage/pfs/merge.hpp"
+#include "stage/pfs/posix_handle.hpp"
 #include "stage/versions/copy_version.hpp"
 #include "support/short_of_memory.hpp"
 #include "unit/stage/pfs/merge_scene.hpp"
@@ -30,32 +31,32 @@ TEST_CASE(
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   scene.write("p", "first");
-  REQUIRE(published(*merging_publisher(*now), scene.fd.get(), "p", "out"));
+  REQUIRE(published(*merging_publisher(*now), scene.at, "p", "out"));
   struct stat st{};
-  REQUIRE(::fstatat(scene.fd.get(), "out", &st, 0) == 0);
+  REQUIRE(::fstatat(fd_of(scene.at), "out", &st, 0) == 0);
   const fs::Origin ours{.device = st.st_dev,
                         .inode = st.st_ino,
                         .size = 5,
                         .mtime = to_ns(st.st_mtim),
                         .ctime = to_ns(st.st_ctim)};
   scene.write("p", "second");
-  CHECK_FALSE(published(*merging_publisher(*now), scene.fd.get(), "p", "out"));
-  CHECK(published(*merging_publisher(*now, std::span(&ours, 1)), scene.fd.get(), "p", "out"));
+  CHECK_FALSE(published(*merging_publisher(*now), scene.at, "p", "out"));
+  CHECK(published(*merging_publisher(*now, std::span(&ours, 1)), scene.at, "p", "out"));
   CHECK(scene.read("out") == "second");
   // Another file has the name now.
   scene.write("p", "third");
-  CHECK_FALSE(published(*merging_publisher(*now, std::span(&ours, 1)), scene.fd.get(), "p", "out"));
+  CHECK_FALSE(published(*merging_publisher(*now, std::span(&ours, 1)), scene.at, "p", "out"));
 }
 
 TEST_CASE("a file that stands for two nodes is neither's own to replace or to remove", "[merge]") {
   const MergeScene scene;
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
-  const int at = scene.fd.get();
+  const PfsRef at = scene.at;
   const auto first = merging_publisher(*now), second = merging_publisher(*now);
   const auto stat_of = [&](const std::string& name) {
     struct stat st{};
-    REQUIRE(::fstatat(at, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0);
+    REQUIRE(::fstatat(fd_of(at), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0);
     return st;
   };
   const auto bring = [&](Publisher& node, const std::string& text, const std::string& name) {
@@ -88,7 +89,7 @@ TEST_CASE("a file that stands for two nodes is neither's own to replace or to re
   // any node's own.
   CHECK(bring(*merging_publisher(*now), "same", "out"));
   REQUIRE(bring(*second, "same", "out"));
-  REQUIRE(::linkat(at, "out", at, "p", 0) == 0);
+  REQUIRE(::linkat(fd_of(at), "out", fd_of(at), "p", 0) == 0);
   REQUIRE(published(*second, at, "p", "name"));
   CHECK(second->is_shared(posix_pfs(), at, "out", stat_of("out")));
   // Links have no content but their target.
@@ -110,11 +111,11 @@ bool makes_with_number(const MergeScene& scene, const std::string& name, const s
     const std::string path = "n" + std::to_string(i);
     scene.write(path, text);
     struct stat st{};
-    made = ::fstatat(scene.fd.get(), path.c_str(), &st, 0) == 0 && st.st_ino == gone.st_ino;
+    made = ::fstatat(fd_of(scene.at), path.c_str(), &st, 0) == 0 && st.st_ino == gone.st_ino;
     if (!made) {
       in_between.push_back(path);
     } else {
-      REQUIRE(::renameat(scene.fd.get(), path.c_str(), scene.fd.get(), name.c_str()) == 0);
+      REQUIRE(::renameat(fd_of(scene.at), path.c_str(), fd_of(scene.at), name.c_str()) == 0);
     }
   }
   for (const auto& path : in_between) {
@@ -122,7 +123,7 @@ bool makes_with_number(const MergeScene& scene, const std::string& name, const s
   }
   const std::array times{gone.st_atim, gone.st_mtim};
   if (made) {
-    REQUIRE(::utimensat(scene.fd.get(), name.c_str(), times.data(), 0) == 0);
+    REQUIRE(::utimensat(fd_of(scene.at), name.c_str(), times.data(), 0) == 0);
   }
   return made;
 }
@@ -132,7 +133,7 @@ TEST_CASE(
     "this node's",
     "[merge]") {
   const MergeScene scene;
-  const int at = scene.fd.get();
+  const PfsRef at = scene.at;
   const auto now = pfs_now(scene.directory.path());
   REQUIRE(now);
   const auto node = merging_publisher(*now);
@@ -142,7 +143,7 @@ TEST_CASE(
   };
   const auto stat_of = [&](const std::string& name) {
     struct stat st{};
-    REQUIRE(::fstatat(at, name.c_str(), &st, 0) == 0);
+    REQUIRE(::fstatat(fd_of(at), name.c_str(), &st, 0) == 0);
     return st;
   };
   for (const bool replaced : {true, false}) {
@@ -157,7 +158,7 @@ TEST_CASE(
     if (replaced) {
       REQUIRE(bring("second", "out"));
     } else {
-      REQUIRE(::unlinkat(at, "out", 0) == 0);
+      REQUIRE(::unlinkat(fd_of(at), "out", 0) == 0);
     }
     const std::string name = replaced ? "another" : "out";
     if (!makes_with_number(scene, name, "other", first)) {
@@ -183,13 +184,13 @@ std::ptrdiff_t descriptors_of_process() {
 TEST_CASE("an old file of several names is old under each of them, until somebody touches it",
           "[merge]") {
   const MergeScene scene;
-  const int at = scene.fd.get();
+  const PfsRef at = scene.at;
   for (const std::string name : {"r", "t"}) {
     scene.write(name + "1", "old");
-    REQUIRE(::linkat(at, (name + "1").c_str(), at, (name + "2").c_str(), 0) == 0);
+    REQUIRE(::linkat(fd_of(at), (name + "1").c_str(), fd_of(at), (name + "2").c_str(), 0) == 0);
   }
   struct stat there{};
-  REQUIRE(::fstatat(at, "t1", &there, 0) == 0);
+  REQUIRE(::fstatat(fd_of(at), "t1", &there, 0) == 0);
   Nanoseconds since = 0;
   while (since <= to_ns(there.st_ctim)) {
     since = pfs_now(scene.directory.path()).value();
@@ -232,7 +233,7 @@ TEST_CASE("merging: every allocation of memory fails once, and for good",
             bool done = false;
             short_of_memory([&] {
               try {
-                done = published(*node, scene.fd.get(), "p", "out").has_value();
+                done = published(*node, scene.at, "p", "out").has_value();
               } catch (const std::bad_alloc&) {
               }
             });
@@ -250,7 +251,7 @@ TEST_CASE("merging: every allocation of memory fails once, and for good",
             }
             // A second stage-out exports the same again.
             scene.write("p", "ours");
-            REQUIRE(published(*node, scene.fd.get(), "p", "out").has_value() ==
+            REQUIRE(published(*node, scene.at, "p", "out").has_value() ==
                     (in_the_way != InTheWay::another));
             REQUIRE(scene.read("out") == (in_the_way == InTheWay::another ? before : "ours"));
           });

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "stage/pfs/forwarding_pfs.hpp"
+#include "stage/pfs/posix_handle.hpp"
 #include "support/temp.hpp"
+#include "unit/stage/opened.hpp"
 
 namespace efs::stage {
 namespace {
@@ -34,7 +36,7 @@ class WithoutLinks final : public ForwardingPfs {
  public:
   WithoutLinks() : ForwardingPfs(posix_pfs()) {}
 
-  Status symlink(const std::string&, int, const std::string&) override { return fail(EPERM); }
+  Status symlink(const std::string&, PfsRef, const std::string&) override { return fail(EPERM); }
 };
 
 }  // namespace
@@ -43,15 +45,14 @@ TEST_CASE("of many that claim a name one has it at a time, and nothing is left",
   WithoutLinks without_links;
   for (PfsIo* pfs : {&posix_pfs(), static_cast<PfsIo*>(&without_links)}) {
     const efs::test::TempDirectory directory;
-    const UniqueFd fd = directory.open();
+    const PfsHandle at = opened(directory.path());
     std::atomic<int> inside{0}, met{0}, had{0};
     {
       std::vector<std::jthread> threads;
       for (int i = 0; i < 4; ++i) {
         threads.emplace_back([&, i] {
           for (int round = 0; round < 20; ++round) {
-            const auto claim =
-                NameClaim::take(*pfs, fd.get(), "out", "p" + std::to_string(i), 1min);
+            const auto claim = NameClaim::take(*pfs, at, "out", "p" + std::to_string(i), 1min);
             if (!claim) {
               continue;
             }
@@ -77,12 +78,12 @@ TEST_CASE(
   WithoutLinks without_links;
   PfsIo& pfs = GENERATE(true, false) ? posix_pfs() : static_cast<PfsIo&>(without_links);
   const efs::test::TempDirectory directory;
-  const UniqueFd fd = directory.open();
+  const PfsHandle at = opened(directory.path());
   std::optional<Result<NameClaim>> theirs(
-      NameClaim::take(pfs, fd.get(), "out", "out.theirs.efs-partial"));
+      NameClaim::take(pfs, at, "out", "out.theirs.efs-partial"));
   REQUIRE(theirs->has_value());
-  CHECK(NameClaim::take(pfs, fd.get(), "other", "other.ours.efs-partial"));
-  const auto ours = NameClaim::take(pfs, fd.get(), "out", "out.ours.efs-partial", 20ms);
+  CHECK(NameClaim::take(pfs, at, "other", "other.ours.efs-partial"));
+  const auto ours = NameClaim::take(pfs, at, "out", "out.ours.efs-partial", 20ms);
   REQUIRE_FALSE(ours);
   CHECK(ours.error().code == EALREADY);
   CHECK(is_held(ours.error()));
@@ -95,7 +96,7 @@ TEST_CASE(
                       " in the same directory is its claim, of "
                       "out.theirs.efs-partial; if that process is dead, remove the claim"));
   theirs.reset();
-  CHECK(NameClaim::take(pfs, fd.get(), "out", "out.ours.efs-partial", 20ms));
+  CHECK(NameClaim::take(pfs, at, "out", "out.ours.efs-partial", 20ms));
   CHECK(names_in(directory).empty());
 }
 
@@ -104,7 +105,7 @@ class LostAnswer final : public ForwardingPfs {
  public:
   LostAnswer() : ForwardingPfs(posix_pfs()) {}
 
-  Status unlink(int at, const std::string& name) override {
+  Status unlink(PfsRef at, const std::string& name) override {
     if (!std::exchange(first_, false)) {
       return real_.unlink(at, name);
     }
@@ -120,35 +121,35 @@ class LostAnswer final : public ForwardingPfs {
 TEST_CASE("nobody gives back another's claim", "[stage][merge]") {
   LostAnswer pfs;
   const efs::test::TempDirectory directory;
-  const UniqueFd fd = directory.open();
+  const PfsHandle at = opened(directory.path());
   {
-    CHECK(NameClaim::take(pfs, fd.get(), "out", "p"));
+    CHECK(NameClaim::take(pfs, at, "out", "p"));
   }
   REQUIRE(names_in(directory).size() == 1);
-  CHECK(claimant_of(pfs, fd.get(), names_in(directory).front()).value() == "another");
+  CHECK(claimant_of(pfs, at, names_in(directory).front()).value() == "another");
 }
 
 TEST_CASE("who was killed with a claim has it still when he goes on", "[stage][merge]") {
   const efs::test::TempDirectory directory;
-  const UniqueFd fd = directory.open();
+  const PfsHandle at = opened(directory.path());
   std::string left;
   {
-    const auto claim = NameClaim::take(posix_pfs(), fd.get(), "out", "p");
+    const auto claim = NameClaim::take(posix_pfs(), at, "out", "p");
     REQUIRE(claim);
     left = names_in(directory).front();
   }
-  REQUIRE(::symlinkat("p", fd.get(), left.c_str()) == 0);
+  REQUIRE(::symlinkat("p", fd_of(at), left.c_str()) == 0);
   {
-    CHECK(NameClaim::take(posix_pfs(), fd.get(), "out", "p", 0ms));
+    CHECK(NameClaim::take(posix_pfs(), at, "out", "p", 0ms));
   }
   CHECK(names_in(directory).empty());
 }
 
 TEST_CASE("where no claim can be made nobody has one", "[stage][merge]") {
   const efs::test::TempDirectory directory;
-  const UniqueFd fd = directory.open();
+  const PfsHandle at = opened(directory.path());
   std::filesystem::remove(directory.path());
-  const auto claim = NameClaim::take(posix_pfs(), fd.get(), "out", "p");
+  const auto claim = NameClaim::take(posix_pfs(), at, "out", "p");
   REQUIRE_FALSE(claim);
   CHECK(claim.error().code == ENOENT);
   std::filesystem::create_directory(directory.path());

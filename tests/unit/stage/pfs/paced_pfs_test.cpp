@@ -12,6 +12,7 @@
 #include "stage/pfs/paced_pfs.hpp"
 #include "unit/stage/counted_pauses.hpp"
 #include "unit/stage/fault_pfs.hpp"
+#include "unit/stage/opened.hpp"
 #include "unit/stage/scene.hpp"
 
 using namespace efs;
@@ -63,7 +64,7 @@ TEST_CASE("paced PFS: each pause is twice as long as the one before, up to ten s
   Throttle throttle(pace);
   const std::atomic<bool> cancel{false};
   PacedPfs paced(faulty, pace, throttle, cancel, pauses);
-  CHECK(!paced.open(AT_FDCWD, "/f", O_RDONLY));
+  CHECK(!paced.open(no_directory, "/f", O_RDONLY));
   REQUIRE(called.size() == 11);
   for (std::size_t i = 1; i < called.size(); ++i) {
     const Nanoseconds pause = called[i] - called[i - 1],
@@ -79,7 +80,7 @@ TEST_CASE("paced PFS: the transfers of a job keep to its rates, of bytes and of 
   Scene scene;
   const std::string file = scene.root + "/f";
   write_file(file, std::string(1000, 'x'));
-  const UniqueFd fd(::open(file.c_str(), O_RDWR));
+  const PfsHandle opened_file = opened(file, O_RDWR);
   std::array<std::byte, 1000> content{};
   const std::atomic<bool> cancel{false};
   for (const Pace& pace : {Pace{.max_rate = 10'000}, Pace{.max_ops = 10}}) {
@@ -91,8 +92,8 @@ TEST_CASE("paced PFS: the transfers of a job keep to its rates, of bytes and of 
     // 2 x 100 calls of 1000 bytes: 20 s at either rate, but for the tenth of a second that is
     // caught up on, and the last call's own.
     for (int i = 0; i < 100; ++i) {
-      REQUIRE(one.read(fd.get(), content, 0));
-      REQUIRE(other.write(fd.get(), content, 0));
+      REQUIRE(one.read(opened_file, content, 0));
+      REQUIRE(other.write(opened_file, content, 0));
     }
     CHECK(pauses.now() - begin == 20 * second - second / 10 - second / 10);
   }
@@ -149,7 +150,7 @@ TEST_CASE("paced PFS: a cancel ends the patience", "[stage][paced]") {
   const Pace hurried{.retries = 1000, .first_pause = 1};
   Throttle throttle(hurried);
   PacedPfs paced(faulty, hurried, throttle, cancel);
-  CHECK(!paced.open(AT_FDCWD, scene.root + "/f", O_RDONLY));
+  CHECK(!paced.open(no_directory, scene.root + "/f", O_RDONLY));
   CHECK(calls == 3);
 }
 
@@ -175,13 +176,12 @@ TEST_CASE("paced PFS: calls within calls count, and so do closes", "[stage][pace
     REQUIRE(call());
     return (end_of_queue() - before) / second;
   };
-  const UniqueFd directory(::open(scene.root.c_str(), O_RDONLY | O_DIRECTORY)),
-      fd(::open(file.c_str(), O_RDONLY));
-  CHECK(cost_of([&] { return paced.fstat(fd.get()); }) == 1);
-  CHECK(cost_of([&] { return paced.open(AT_FDCWD, file, O_RDONLY); }) == 2);
-  CHECK(cost_of([&] { return paced.open_beneath(directory.get(), "f", O_RDONLY); }) == 2);
-  CHECK(cost_of([&] { return paced.list(directory.get()); }) == 3);
-  CHECK(cost_of([&] { return paced.xattrs(fd.get()); }) == 4);
+  const PfsHandle directory = opened(scene.root), opened_file = opened(file, O_RDONLY);
+  CHECK(cost_of([&] { return paced.fstat(opened_file); }) == 1);
+  CHECK(cost_of([&] { return paced.open(no_directory, file, O_RDONLY); }) == 2);
+  CHECK(cost_of([&] { return paced.open_beneath(directory, "f", O_RDONLY); }) == 2);
+  CHECK(cost_of([&] { return paced.list(directory); }) == 3);
+  CHECK(cost_of([&] { return paced.xattrs(opened_file); }) == 4);
 }
 
 TEST_CASE("rate limit: every unit has its moment", "[stage][paced]") {

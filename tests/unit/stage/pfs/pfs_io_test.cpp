@@ -12,8 +12,10 @@
 #include <set>
 #include <thread>
 
+#include "stage/pfs/posix_handle.hpp"
 #include "support/temp.hpp"
 #include "support/without_openat2.hpp"
+#include "unit/stage/opened.hpp"
 #include "unit/stage/scene.hpp"
 
 using namespace efs;
@@ -28,25 +30,24 @@ using efs::test::with_openat2_failing;
 
 TEST_CASE("open_beneath: a path that is longer than a system call takes", "[stage][pfs]") {
   const efs::test::TempDirectory top;
-  const UniqueFd root = top.open();
+  const PfsHandle root = opened(top.path());
   const std::string name(200, 'n');
   std::string path;
-  UniqueFd at(::dup(root.get()));
+  UniqueFd at(::dup(fd_of(root)));
   for (int depth = 0; depth < 60; ++depth) {
     REQUIRE(::mkdirat(at.get(), name.c_str(), 0755) == 0);
     at.reset(::openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     path += (depth > 0 ? "/" : "") + name;
   }
   REQUIRE(path.size() > 2 * PATH_MAX);
-  const auto made =
-      posix_pfs().open_beneath(root.get(), path + "/f", O_WRONLY | O_CREAT | O_EXCL, 0644);
+  const auto made = posix_pfs().open_beneath(root, path + "/f", O_WRONLY | O_CREAT | O_EXCL, 0644);
   REQUIRE(made);
   CHECK(::faccessat(at.get(), "f", F_OK, 0) == 0);
-  CHECK(posix_pfs().open_beneath(root.get(), path, directory_flags));
-  CHECK(posix_pfs().open_beneath(root.get(), path + "/missing", O_RDONLY).error().code == ENOENT);
+  CHECK(posix_pfs().open_beneath(root, path, directory_flags));
+  CHECK(posix_pfs().open_beneath(root, path + "/missing", O_RDONLY).error().code == ENOENT);
   REQUIRE(::symlinkat(".", at.get(), "link") == 0);
-  CHECK(posix_pfs().open_beneath(root.get(), path + "/link/f", O_RDONLY).error().code == ELOOP);
-  CHECK(posix_pfs().open_beneath(root.get(), path + "/../f", O_RDONLY).error().code == EXDEV);
+  CHECK(posix_pfs().open_beneath(root, path + "/link/f", O_RDONLY).error().code == ELOOP);
+  CHECK(posix_pfs().open_beneath(root, path + "/../f", O_RDONLY).error().code == EXDEV);
 }
 
 namespace {
@@ -55,7 +56,7 @@ namespace {
 struct BeneathScene {
   efs::test::TempDirectory top;
   const std::string root = top.path() + "/root", outside = top.path() + "/outside";
-  UniqueFd fd;
+  PfsHandle at;
 
   BeneathScene() {
     for (const char* name : {"f", "d/f", "d/e/g"}) {
@@ -75,14 +76,14 @@ struct BeneathScene {
                                             {"loop", "loop"}}) {
       create_symlink(target, root + "/" + name);
     }
-    fd.reset(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    at = opened(root);
   }
 };
 
-/// 0, or the errno; the descriptor is closed again.
-int beneath(int root, const std::string& path, int flags = O_RDONLY, mode_t mode = 0) {
-  const auto opened = posix_pfs().open_beneath(root, path, flags, mode);
-  return opened ? 0 : opened.error().code;
+/// 0, or the errno; the file is closed again.
+int beneath(PfsRef root, const std::string& path, int flags = O_RDONLY, mode_t mode = 0) {
+  const auto file = posix_pfs().open_beneath(root, path, flags, mode);
+  return file ? 0 : file.error().code;
 }
 
 }  // namespace
@@ -95,20 +96,20 @@ TEST_CASE("what is beneath a directory is opened, with openat2 and without", "[s
     for (const char* path : {"", ".", "f", "d", "d/", "d/f", "d//f", "./d/f", "d/./f", "d/e",
                              "d/e/g", "d///e/./g", "d/e/."}) {
       INFO("path " << path);
-      const auto opened = posix_pfs().open_beneath(scene.fd.get(), path, O_RDONLY);
-      REQUIRE(opened);
+      const auto file = posix_pfs().open_beneath(scene.at, path, O_RDONLY);
+      REQUIRE(file);
       struct stat got{}, there{};
-      REQUIRE(::fstat(opened->get(), &got) == 0);
+      REQUIRE(::fstat(fd_of(*file), &got) == 0);
       REQUIRE(::stat((scene.root + "/" + path).c_str(), &there) == 0);
       CHECK(got.st_ino == there.st_ino);
-      CHECK((::fcntl(opened->get(), F_GETFD) & FD_CLOEXEC) != 0);
+      CHECK((::fcntl(fd_of(*file), F_GETFD) & FD_CLOEXEC) != 0);
     }
     const mode_t before = ::umask(0);
-    CHECK(beneath(scene.fd.get(), "d/e/new", O_WRONLY | O_CREAT | O_EXCL, 0640) == 0);
+    CHECK(beneath(scene.at, "d/e/new", O_WRONLY | O_CREAT | O_EXCL, 0640) == 0);
     ::umask(before);
     CHECK((stat_of(scene.root + "/d/e/new").st_mode & 07777) == 0640);
-    CHECK(beneath(scene.fd.get(), "d/e/new", O_WRONLY | O_CREAT | O_EXCL, 0640) == EEXIST);
-    CHECK(beneath(scene.fd.get(), "d/e/new", O_WRONLY | O_CREAT, 0640) == 0);
+    CHECK(beneath(scene.at, "d/e/new", O_WRONLY | O_CREAT | O_EXCL, 0640) == EEXIST);
+    CHECK(beneath(scene.at, "d/e/new", O_WRONLY | O_CREAT, 0640) == 0);
   });
 }
 
@@ -129,12 +130,12 @@ TEST_CASE("what is not there, or is no directory, is told alike with openat2 and
                                            {std::string(300, 'n') + "/f", ENAMETOOLONG}};
     for (const auto& [path, code] : paths) {
       INFO("path " << path);
-      CHECK(beneath(scene.fd.get(), path) == code);
+      CHECK(beneath(scene.at, path) == code);
     }
-    CHECK(beneath(scene.fd.get(), "d/f", directory_flags) == ENOTDIR);
-    CHECK(beneath(scene.fd.get(), "none/new", O_WRONLY | O_CREAT, 0600) == ENOENT);
-    CHECK(beneath(-1, "f") == EBADF);
-    CHECK(beneath(-1, "d/f") == EBADF);
+    CHECK(beneath(scene.at, "d/f", directory_flags) == ENOTDIR);
+    CHECK(beneath(scene.at, "none/new", O_WRONLY | O_CREAT, 0600) == ENOENT);
+    CHECK(beneath(PfsRef(), "f") == EBADF);
+    CHECK(beneath(PfsRef(), "d/f") == EBADF);
   });
 }
 
@@ -150,15 +151,15 @@ TEST_CASE("no path with .. and no absolute one is opened, with openat2 and witho
           "d/e/../../../outside/secret", "none/../f", "/", "/etc/passwd", "//f"}) {
       INFO("path " << path);
       for (const int flags : {O_RDONLY, O_PATH, directory_flags}) {
-        CHECK(beneath(scene.fd.get(), path, flags) == EXDEV);
+        CHECK(beneath(scene.at, path, flags) == EXDEV);
       }
     }
-    CHECK(beneath(scene.fd.get(), scene.outside + "/secret") == EXDEV);
-    CHECK(beneath(scene.fd.get(), "../outside/made", O_WRONLY | O_CREAT, 0600) == EXDEV);
+    CHECK(beneath(scene.at, scene.outside + "/secret") == EXDEV);
+    CHECK(beneath(scene.at, "../outside/made", O_WRONLY | O_CREAT, 0600) == EXDEV);
     CHECK_FALSE(exists(scene.outside + "/made"));
-    CHECK(beneath(scene.fd.get(), "...") == ENOENT);  // a name like others
+    CHECK(beneath(scene.at, "...") == ENOENT);  // a name like others
     write_file(scene.root + "/..d/f..", "inside");
-    CHECK(beneath(scene.fd.get(), "..d/f..") == 0);
+    CHECK(beneath(scene.at, "..d/f..") == 0);
   });
 }
 
@@ -173,10 +174,10 @@ TEST_CASE("no symbolic link is passed, wherever it leads, with openat2 and witho
                                    "d/up/f", "d/up-and-out/secret", "dangling", "loop", "loop/f"}) {
       INFO("path " << path);
       const std::set<int> refused{ELOOP, ENOTDIR};
-      CHECK(refused.contains(beneath(scene.fd.get(), path)));
-      CHECK(refused.contains(beneath(scene.fd.get(), path, directory_flags)));
-      CHECK(refused.contains(beneath(scene.fd.get(), path, O_WRONLY | O_TRUNC)));
-      CHECK(refused.contains(beneath(scene.fd.get(), path, O_WRONLY | O_CREAT, 0600)));
+      CHECK(refused.contains(beneath(scene.at, path)));
+      CHECK(refused.contains(beneath(scene.at, path, directory_flags)));
+      CHECK(refused.contains(beneath(scene.at, path, O_WRONLY | O_TRUNC)));
+      CHECK(refused.contains(beneath(scene.at, path, O_WRONLY | O_CREAT, 0600)));
     }
     CHECK_FALSE(exists(scene.outside + "/made"));
     CHECK(content_of(scene.outside + "/secret") == "outside");
@@ -204,17 +205,17 @@ TEST_CASE(
     std::atomic<bool> ended{false};
     std::thread other([&] {
       while (!ended) {
-        (void)::renameat2(scene.fd.get(), "link", scene.fd.get(), place.c_str(), RENAME_EXCHANGE);
+        (void)::renameat2(fd_of(scene.at), "link", fd_of(scene.at), place.c_str(), RENAME_EXCHANGE);
       }
     });
     int opened = 0, outside = 0;
     std::set<int> codes;
     for (int i = 0; i < 4000 || opened == 0 || codes.empty(); ++i) {
-      const auto got = posix_pfs().open_beneath(scene.fd.get(), "d/e/g", O_RDONLY);
+      const auto got = posix_pfs().open_beneath(scene.at, "d/e/g", O_RDONLY);
       char text[8] = {};
       if (!got) {
         codes.insert(got.error().code);
-      } else if (++opened; ::pread(got->get(), text, sizeof text - 1, 0) < 0 ||
+      } else if (++opened; ::pread(fd_of(*got), text, sizeof text - 1, 0) < 0 ||
                            std::string(text) != "inside") {
         ++outside;
       }
@@ -230,10 +231,6 @@ TEST_CASE(
 
 TEST_CASE("pfs: one sync for all is believed of file systems of which it is known, and of no other",
           "[stage][pfs]") {
-  const UniqueFd known(::open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-      other(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  REQUIRE(known);
-  REQUIRE(other);
-  CHECK(posix_pfs().syncfs_reports_errors(known.get()));
-  CHECK_FALSE(posix_pfs().syncfs_reports_errors(other.get()));
+  CHECK(posix_pfs().syncfs_reports_errors(opened("/dev/shm")));
+  CHECK_FALSE(posix_pfs().syncfs_reports_errors(opened("/proc")));
 }

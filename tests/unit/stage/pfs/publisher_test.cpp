@@ -12,6 +12,7 @@
 
 #include "stage/pfs/merging_publisher.hpp"
 #include "stage/pfs/paced_pfs.hpp"
+#include "stage/pfs/posix_handle.hpp"
 #include "unit/stage/counted_pauses.hpp"
 #include "unit/stage/fault_pfs.hpp"
 #include "unit/stage/pfs/merge_scene.hpp"
@@ -25,7 +26,7 @@ using test::FaultPfs;
 
 struct stat stat_of(const MergeScene& scene, const std::string& name) {
   struct stat st{};
-  REQUIRE(::fstatat(scene.fd.get(), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0);
+  REQUIRE(::fstatat(fd_of(scene.at), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0);
   return st;
 }
 
@@ -47,7 +48,7 @@ TEST_CASE("publisher: a name that nobody looked at is taken from whoever has it"
     const MergeScene scene;
     scene.write("out", "theirs");
     scene.write("p", "ours");
-    CHECK(published(*publisher, scene.fd.get(), "p", "out"));
+    CHECK(published(*publisher, scene.at, "p", "out"));
     CHECK(scene.read("out") == "ours");
     CHECK_FALSE(scene.exists("p"));
   }
@@ -58,12 +59,12 @@ TEST_CASE("publisher: a name that must be free is taken from nobody", "[publishe
     const MergeScene scene;
     scene.write("out", "theirs");
     scene.write("p", "ours");
-    const Status given = published(*publisher, scene.fd.get(), "p", "out", {.is_new = true});
+    const Status given = published(*publisher, scene.at, "p", "out", {.is_new = true});
     REQUIRE_FALSE(given);
     CHECK(given.error().code == EEXIST);
     CHECK(scene.read("out") == "theirs");
     CHECK(scene.read("p") == "ours");
-    CHECK(published(*publisher, scene.fd.get(), "p", "free", {.is_new = true}));
+    CHECK(published(*publisher, scene.at, "p", "free", {.is_new = true}));
     CHECK(scene.read("free") == "ours");
   }
 }
@@ -79,13 +80,13 @@ TEST_CASE("publisher: a file that was seen is replaced if it is still that file,
     const auto seen = stat_of(scene, "out");
     const auto rule = publisher->rule_for(&seen);
     scene.write("q", "theirs");
-    REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "out") == 0);
-    const Status given = published(*publisher, scene.fd.get(), "p", "out", rule);
+    REQUIRE(::renameat(fd_of(scene.at), "q", fd_of(scene.at), "out") == 0);
+    const Status given = published(*publisher, scene.at, "p", "out", rule);
     REQUIRE_FALSE(given);
     CHECK(given.error().code == EEXIST);
     CHECK(scene.read("out") == "theirs");
     const auto now = stat_of(scene, "out");
-    CHECK(published(*publisher, scene.fd.get(), "p", "out", publisher->rule_for(&now)));
+    CHECK(published(*publisher, scene.at, "p", "out", publisher->rule_for(&now)));
     CHECK(scene.read("out") == "ours");
   }
 }
@@ -95,10 +96,10 @@ TEST_CASE("publisher: an input that was changed since is not removed", "[publish
   scene.write("in", "first");
   const auto seen = stat_of(scene, "in");
   scene.write("q", "theirs");
-  REQUIRE(::renameat(scene.fd.get(), "q", scene.fd.get(), "in") == 0);
+  REQUIRE(::renameat(fd_of(scene.at), "q", fd_of(scene.at), "in") == 0);
   const auto removed = [&](const struct stat& known) {
     return guarded_publisher().remove(
-        posix_pfs(), {.at = scene.fd.get(), .name = "in", .seen = known, .claimant = "r"});
+        posix_pfs(), {.at = scene.at, .name = "in", .seen = known, .claimant = "r"});
   };
   const Status refused = removed(seen);
   REQUIRE_FALSE(refused);
@@ -128,7 +129,7 @@ TEST_CASE(
     std::vector<Nanoseconds> announced;
     const std::string from = "p", to = "out";
     CHECK(publisher->publish(
-        paced, {.names = {.at = scene.fd.get(), .from = from, .to = to}, .partial = partial},
+        paced, {.names = {.at = scene.at, .from = from, .to = to}, .partial = partial},
         [&](bool is_shared) {
           CHECK_FALSE(is_shared);
           announced.push_back(pauses.now());
@@ -154,8 +155,8 @@ TEST_CASE("publisher: an input whose removal fails for a moment is tried again",
   Throttle throttle(pace);
   const std::atomic<bool> cancel{false};
   PacedPfs paced(faulty, pace, throttle, cancel, pauses);
-  CHECK(guarded_publisher().remove(
-      paced, {.at = scene.fd.get(), .name = "in", .seen = seen, .claimant = "r"}));
+  CHECK(guarded_publisher().remove(paced,
+                                   {.at = scene.at, .name = "in", .seen = seen, .claimant = "r"}));
   CHECK(paced.retried() == 2);
   CHECK_FALSE(scene.exists("in"));
 }

@@ -32,7 +32,7 @@ TEST_CASE(
       Status given;
       with_calls_failing(
           code == 0 ? std::vector{no_flags} : std::vector{no_flags, FailingCall{SYS_linkat, code}},
-          [&] { given = rename_new(posix_pfs(), {scene.fd.get(), "p", "out"}); });
+          [&] { given = rename_new(posix_pfs(), {scene.at, "p", "out"}); });
       CHECK(given.has_value() == (!taken && (has_none || code == 0)));
       CHECK(scene.read("out") == (given ? "ours" : taken ? "theirs" : ""));
       CHECK(scene.exists("p") == !given);

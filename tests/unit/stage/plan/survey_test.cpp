@@ -15,6 +15,7 @@
 #include "base/mutex.hpp"
 #include "stage/pfs/forwarding_pfs.hpp"
 #include "support/temp.hpp"
+#include "unit/stage/opened.hpp"
 
 namespace efs::survey_test {
 namespace {
@@ -41,7 +42,7 @@ struct Scene {
   }
 
   const efs::test::TempDirectory directory;
-  const UniqueFd root = directory.open();
+  const PfsHandle root = opened(directory.path());
 };
 
 /// Asked for the attributes of one name, it answers when those of another one have been asked for.
@@ -50,7 +51,7 @@ class WaitingPfs final : public ForwardingPfs {
   WaitingPfs(std::string waits, std::string awaited)
       : ForwardingPfs(posix_pfs()), waits_(std::move(waits)), awaited_(std::move(awaited)) {}
 
-  Result<struct stat> lstat(int at, const std::string& name) override {
+  Result<struct stat> lstat(PfsRef at, const std::string& name) override {
     {
       const MutexLock lock(mutex_);
       seen_ = seen_ || name == awaited_;
@@ -71,7 +72,7 @@ class WaitingPfs final : public ForwardingPfs {
 
 Paths below(PfsIo& pfs, const Scene& scene) {
   Paths told;
-  Survey(pfs, scene.root.get()).below("", [&](const Found& found) {
+  Survey(pfs, scene.root).below("", [&](const Found& found) {
     told.push_back(found.path + (found.problem == Found::Problem::listing ? "!" : ""));
     return true;
   });
@@ -110,7 +111,7 @@ TEST_CASE("what a survey finds out of order it tells of in order", "[stage][surv
 TEST_CASE("who cannot take in what a survey tells ends it", "[stage][survey]") {
   const Scene scene;
   scene.make_files("", 300);
-  Survey survey(posix_pfs(), scene.root.get());
+  Survey survey(posix_pfs(), scene.root);
   int told = 0;
   CHECK_THROWS_AS(survey.below("",
                                [&](const Found&) {
@@ -132,7 +133,7 @@ TEST_CASE("a survey leaves out what is in a directory that is not wanted", "[sta
   scene.make_files("a/", 1);
   scene.make_files("b/", 1);
   Paths told;
-  Survey(posix_pfs(), scene.root.get()).below("", [&](const Found& found) {
+  Survey(posix_pfs(), scene.root).below("", [&](const Found& found) {
     told.push_back(found.path);
     return found.path != "a";
   });
@@ -144,10 +145,10 @@ TEST_CASE("a directory that cannot be listed is told of once more", "[stage][sur
    public:
     Unlisted() : ForwardingPfs(posix_pfs()) {}
 
-    Result<UniqueFd> open_beneath(int root, const std::string& path, int flags,
-                                  mode_t mode) override {
+    Result<PfsHandle> open_beneath(PfsRef root, const std::string& path, int flags,
+                                   mode_t mode) override {
       return path == "a" && flags == directory_flags
-                 ? Result<UniqueFd>(fail(EIO))
+                 ? Result<PfsHandle>(fail(EIO))
                  : ForwardingPfs::open_beneath(root, path, flags, mode);
     }
   } pfs;
