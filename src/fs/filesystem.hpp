@@ -787,6 +787,8 @@ class Filesystem final : private QuietFiles {
   // a sync or an append has failed: no more durability, so no more changes
   std::atomic<bool> broken_{false};
   std::atomic<bool> has_remote_{false};
+  // the file that gets its extended attributes before its name; 0: none
+  std::uint64_t being_published_ EFS_GUARDED_BY(mutex_) = 0;
   std::atomic<KernelView*> kernel_{nullptr};
   std::atomic<Sharer*> sharer_{nullptr};
   std::atomic<ChangeWatch*> watch_{nullptr};  // called under the namespace lock

@@ -195,6 +195,10 @@ bool Namespace::is_new_number(std::uint64_t ino) const {
 }
 
 Status Namespace::apply_one(const MakeNode& r) {
+  return make(r, nullptr);
+}
+
+Status Namespace::make(const MakeNode& r, std::unique_ptr<Remote> remote) {
   Inode* parent = directory(r.parent);
   const bool nameless = r.name.empty();
   if (!is_new_number(r.ino) || !is_file_type(r.mode)) {
@@ -207,6 +211,9 @@ Status Namespace::apply_one(const MakeNode& r) {
     return impossible("make node");
   }
   auto inode = new_inode(r);
+  if (remote) {
+    inode->more().remote = std::move(remote);
+  }
   if (!nameless) {
     came_in(*inode);
   }
@@ -543,20 +550,18 @@ Status Namespace::apply_one(const LostWrites& r) {
   return {};
 }
 
-// Not destroyed half-way: what can fail comes first.
+// A snapshot has a remote file as it is: also one without an origin, or a changed one that only
+// lost its name.
 Status Namespace::apply_one(const MakeRemote& r) {
   constexpr std::uint64_t largest = std::numeric_limits<std::int64_t>::max();
-  if (!S_ISREG(r.mode) || r.dirty != 0 || r.staged == 0 || r.background > 1 ||
-      r.version.size > largest) {
+  if (!S_ISREG(r.mode) || r.background > 1 || r.version.size > largest) {
     return impossible("make remote");
   }
   auto remote = std::make_unique<Remote>(Remote{.version = r.version,
                                                 .source = r.source,
                                                 .background = r.background != 0,
                                                 .priority = r.priority});
-  EFS_TRY(apply_one(static_cast<const MakeNode&>(r)));
-  InodeExtra& extra = find(r.ino)->more();  // there: it has an origin
-  extra.remote = std::move(remote);
+  EFS_TRY(make(r, std::move(remote)));
   ++remote_files_;
   remote_bytes_ += r.version.size;
   return {};
@@ -568,6 +573,7 @@ Status Namespace::apply_one(const Fetched& r) {
     return impossible("fetched");
   }
   end_remote(*inode);
+  inode->extra->parts.clear();  // the mark of a removal that was not completed: it is whole now
   return {};
 }
 

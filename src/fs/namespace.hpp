@@ -128,6 +128,8 @@ class Namespace {
     return {};
   }
 
+  /// `remote`: null if the content is here.
+  Status make(const MakeNode& record, std::unique_ptr<Remote> remote);
   void end_remote(Inode& inode);
 
   // These records concern requests and not names; Filesystem handles them.

@@ -60,13 +60,13 @@ struct stat Filesystem::remote_stat_of(const Inode& inode) {
   return st;
 }
 
-// A file without a name is being published.
 Status Filesystem::refuse_remote(const Record& record) const {
   if (names_.remote_files() == 0) {
     return {};
   }
   const Inode* changed = names_.find(std::visit(ChangedContent{}, record));
-  const bool changes = changed != nullptr && changed->is_remote() && changed->had_name;
+  const bool changes =
+      changed != nullptr && changed->is_remote() && changed->ino != being_published_;
   const auto* renamed = std::get_if<Rename>(&record);
   return changes || (renamed != nullptr && moves_remote(*renamed)) ? Status(not_here()) : Status();
 }

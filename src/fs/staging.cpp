@@ -176,6 +176,7 @@ std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& fa
     } catch (const std::bad_alloc&) {
       failed = fail(ENOMEM);
     }
+    filesystem_.being_published_ = 0;
     if (!failed) {
       break;
     }
@@ -214,6 +215,7 @@ Status Staging::publish_one(const StagedFile& file) {
                   .time = node.ctime,
                   .name = std::exchange(node.name, {})};
   EFS_TRY(filesystem_.commit(0, record()));
+  filesystem_.being_published_ = file.ino;
   for (const auto& [name, value] : bulky) {
     EFS_TRY(filesystem_.commit(
         0, SetXattr{.ino = file.ino, .time = node.ctime, .name = name, .value = value}));

@@ -870,7 +870,7 @@ Scenario every_fetch() {
           fetch_in_part("b", "another part"),
           stage_remote("d", two.size()),
           fetch("d", two),
-          unlink("c"),
+          take_back("c"),
           surely(settle()),
           fetch("b", two),
           open_for_writing("b"),
