@@ -11,11 +11,13 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
+#include "support/failing_new.hpp"
 #include "support/sim_backend.hpp"
 #include "support/sim_medium.hpp"
 
@@ -233,6 +235,72 @@ TEST_CASE("a name of a remote file goes without its content, and its fetch ends"
   CHECK(code_of(s.staging->begin_fetch(target)) == ESTALE);
   const auto gone = s.staging->gone();
   CHECK(std::ranges::find(gone, "file", &fs::WalkItem::path) != gone.end());
+}
+
+TEST_CASE("a store with a remote file that was unloaded opens again, whatever its snapshot has",
+          "[fs][recovery][takeover]") {
+  RemoteScene s;
+  const auto ino = s.make_remote("file");
+  REQUIRE(s.filesystem->lookup(root_ino, "file"));  // the kernel keeps the inode
+  REQUIRE(s.staging->remove_clean("file"));
+  const bool takeover = GENERATE(false, true);
+  for (int process = 0; process < 3; ++process) {
+    INFO(process);
+    // each change makes a snapshot
+    s.open({.takeover = takeover}, 1);
+    CHECK_FALSE(s.staging->find("file"));
+    CHECK(s.filesystem->exists(ino) == takeover);
+    CHECK(code_of(s.filesystem->setattr({}, ino, {.mode = 0600})) ==
+          (takeover ? not_here_code : ENOENT));
+    CHECK_FALSE(s.filesystem->link({}, ino, root_ino, "linked"));
+    REQUIRE(
+        s.filesystem->make_node({}, root_ino, "new" + std::to_string(process), S_IFREG | 0600, 0));
+  }
+  CHECK(s.filesystem->recovery().journal.first_sequence > 1);
+  const auto gone = s.staging->gone();
+  CHECK(std::ranges::find(gone, "file", &fs::WalkItem::path) == gone.end());
+}
+
+TEST_CASE("an unload that is not completed leaves a remote file that can be fetched whole",
+          "[fs][takeover]") {
+  bool met = true;
+  for (std::uint64_t n = 1; met; ++n) {
+    RemoteScene s;
+    const auto ino = s.make_remote("file");
+    {
+      const test::FailingNew failing(n);
+      try {
+        (void)s.staging->remove_clean("file");
+      } catch (const std::bad_alloc&) {
+      }
+      met = failing.met();
+    }
+    s.open({.takeover = true}, 1);
+    REQUIRE(s.filesystem->make_node({}, root_ino, "new", S_IFREG | 0600, 0));  // makes a snapshot
+    s.open({.takeover = true});
+    const auto item = s.staging->find("file");
+    if (!item) {
+      continue;
+    }
+    INFO(n);
+    CHECK(item->remote);
+    CHECK(item->origin == version);
+    CHECK_FALSE(item->dirty);
+    s.fetch(ino);
+    CHECK(s.staging->find("file")->parts.empty());
+    CHECK(s.staging->find("file")->content == version);
+  }
+}
+
+TEST_CASE("a name on the PFS that another file has taken leaves a remote file as it was", "[fs]") {
+  const RemoteScene s;
+  const auto ino = s.make_remote("file");
+  const fs::PfsName taken{.path = "file", .by = ino + 1};
+  const auto still = s.staging->revoke(std::span(&taken, 1), fs::Side::both, {});
+  CHECK(still.contains("file"));
+  CHECK(s.staging->gone().empty());
+  CHECK(s.staging->find("file")->content == std::nullopt);
+  CHECK(s.staging->find("file")->origin == version);
 }
 
 TEST_CASE("the room of contents that are not here counts as used", "[fs]") {
