@@ -56,6 +56,31 @@ Result<struct stat> planned_version(PfsIo& pfs, PfsRef source, const fs::Origin&
   return now;
 }
 
+/// Copies the file once. `is_same`: its ctime is the same as before.
+Status copy_once(const fs::Staging::Fetch& fetch, PfsRef source, const FetchMeans& means,
+                 bool& is_same) {
+  const fs::Remote& remote = fetch.remote;
+  const auto before = planned_version(means.pfs, source, remote.version);
+  EFS_TRY(before);
+  const auto allocated = static_cast<std::uint64_t>(before->st_blocks) * 512;
+  // as a stage-in: huge pages for a file without holes
+  if (remote.version.size >= smallest_huge && allocated >= remote.version.size) {
+    EFS_TRY(fetch.file.container->truncate(remote.version.size));
+  }
+  fs::OpenContainer file = fetch.file;
+  const PfsContent from(means.pfs, source);
+  const RemoteSink to(means.staging, file);
+  EFS_TRY(copy_data(
+      {.source = from, .destination = to, .size = remote.version.size, .allocated = allocated},
+      means.scratch, nullptr, means.progress));
+  const auto after = planned_version(means.pfs, source, remote.version);
+  EFS_TRY(after);
+  is_same = to_ns(before->st_ctim) == to_ns(after->st_ctim);
+  return {};
+}
+
+// A ctime alone may be of a chmod, or of a write whose mtime was set back: the second copy is of
+// one version.
 Status copy_content(const fs::Staging::Fetch& fetch, const FetchMeans& means) {
   const fs::Remote& remote = fetch.remote;
   const auto root = means.pfs.open(no_directory, means.root_dir, passage_flags);
@@ -68,21 +93,13 @@ Status copy_content(const fs::Staging::Fetch& fetch, const FetchMeans& means) {
     return with_context(source.error(), "opening it on the PFS");
   }
   let_second_pass(remote.version, means.progress.cancel);
-  const auto before = planned_version(means.pfs, *source, remote.version);
-  EFS_TRY(before);
-  const auto allocated = static_cast<std::uint64_t>(before->st_blocks) * 512;
-  // as a stage-in: huge pages for a file without holes
-  if (remote.version.size >= smallest_huge && allocated >= remote.version.size) {
-    EFS_TRY(fetch.file.container->truncate(remote.version.size));
+  bool is_same = false;
+  EFS_TRY(copy_once(fetch, *source, means, is_same));
+  if (!is_same) {
+    EFS_TRY(fetch.file.container->truncate(0));
+    EFS_TRY(copy_once(fetch, *source, means, is_same));
   }
-  fs::OpenContainer file = fetch.file;
-  const PfsContent from(means.pfs, *source);
-  const RemoteSink to(means.staging, file);
-  EFS_TRY(copy_data(
-      {.source = from, .destination = to, .size = remote.version.size, .allocated = allocated},
-      means.scratch, nullptr, means.progress));
-  const auto after = planned_version(means.pfs, *source, remote.version);
-  return after ? Status() : std::unexpected(after.error());
+  return is_same ? Status() : fail(EIO, "it is being changed on the PFS");
 }
 
 FetchOutcome outcome_of(const fs::Staging& staging, std::uint64_t ino, Error error,
@@ -105,6 +122,9 @@ FetchOutcome fetch(std::uint64_t ino, const FetchMeans& means) {
     return {};
   }
   Status done = copy_content(**begun, means);
+  if (done && means.progress.cancel) {
+    done = fail(ECANCELED);  // the end of the instance may not have waited for this fetch
+  }
   if (!done) {
     (void)(*begun)->file.container->truncate(0);  // gives back its room
     return outcome_of(means.staging, ino, done.error(), means.progress);

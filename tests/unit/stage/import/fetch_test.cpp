@@ -150,6 +150,37 @@ TEST_CASE("a chmod on the PFS is no other version", "[fetch]") {
   CHECK(s.fetch("d/a").kind == Kind::here);
 }
 
+TEST_CASE("a content that changes during the fetch, with the times of before, is not mixed",
+          "[fetch]") {
+  FetchScene s;
+  REQUIRE(s.stage().ok());
+  struct stat st{};
+  ::stat(s.source("d/b").c_str(), &st);
+  const bool for_ever = GENERATE(false, true);
+  int reads = 0, changes = 0;
+  FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+    if (call == "read" && (++reads == 3 || for_ever)) {
+      const auto letter = static_cast<char>('A' + ++changes % 26);
+      const UniqueFd file(::open(s.source("d/b").c_str(), O_WRONLY));
+      const std::string text(static_cast<std::size_t>(st.st_size), letter);
+      CHECK(::write(file.get(), text.data(), text.size()) == st.st_size);
+      const timespec times[2] = {st.st_atim, st.st_mtim};
+      ::futimens(file.get(), times);
+    }
+    return 0;
+  });
+  pfs.most = 4096;
+  const auto outcome = s.fetch("d/b", pfs);
+  if (for_ever) {
+    CHECK(outcome.kind == Kind::failed);
+    CHECK(outcome.error.what == "it is being changed on the PFS");
+    CHECK(s.is_remote("d/b"));
+  } else {
+    CHECK(outcome.kind == Kind::here);
+    CHECK(s.buffer.read("d/b") == std::string(static_cast<std::size_t>(st.st_size), 'B'));
+  }
+}
+
 TEST_CASE("a fetch ends when its file is removed, or all are cancelled", "[fetch]") {
   FetchScene s;
   REQUIRE(s.stage().ok());
