@@ -308,11 +308,17 @@ Status MountService::mount() {
 
 Status MountService::resume(SupervisorClient::Connection connection, bool doubtful) {
   session_->inherit(connection.backings);
+  // From the first request on: this thread must not wait for contents, which are fetched later.
+  std::optional<fuse::PutAside::Telling> telling;
+  if (doubtful) {
+    telling.emplace(buffer_->put_aside, true);
+  }
   EFS_TRY(serve_in_thread(std::move(connection.fuse), std::move(connection.init)));
   await_resumed();
   if (doubtful) {
     doubt_names();
   }
+  telling.reset();
   probe_passthrough();
   return {};
 }

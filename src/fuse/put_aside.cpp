@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -21,6 +22,8 @@ namespace efs::fuse {
 namespace {
 
 constexpr auto look_interval = std::chrono::milliseconds(200);
+// A notification of which the locks are free takes much less.
+constexpr auto longest_telling = std::chrono::milliseconds(100);
 
 fuse_in_header begin_of(std::span<const std::byte> request) {
   fuse_in_header header{};
@@ -28,6 +31,17 @@ fuse_in_header begin_of(std::span<const std::byte> request) {
     std::memcpy(&header, request.data(), std::min(sizeof header, request.size()));
   }
   return header;
+}
+
+// True if the kernel may hold locks of directories or files for the request. An open has one of its
+// file if it truncates.
+bool has_locks(const fuse_in_header& header, std::span<const std::byte> request) {
+  fuse_open_in open{};
+  if (header.opcode != FUSE_OPEN || request.size() < sizeof header + sizeof open) {
+    return header.opcode != FUSE_OPEN;
+  }
+  std::memcpy(&open, request.data() + sizeof header, sizeof open);
+  return (open.flags & O_TRUNC) != 0;
 }
 
 constexpr std::uint64_t bit_of(int signal) {
@@ -81,20 +95,85 @@ Result<std::unique_ptr<PutAside>> PutAside::make(std::function<void(std::uint64_
       new PutAside(std::move(wanted), std::move(is_dying), std::move(timer)));
 }
 
-void PutAside::park(std::uint64_t ino, std::span<const std::byte> request) {
+bool PutAside::park(std::uint64_t ino, std::span<const std::byte> request) {
   const auto header = begin_of(request);
   const std::uint64_t unique = header.unique & ~resent_bit;
+  const bool locks = has_locks(header, request);
   Parked parked{.unique = unique,
                 .client = header.pid,
                 .signalled = false,
+                .locks = locks,
                 .error = 0,
                 .request = {request.begin(), request.end()}};
   const MutexLock lock(mutex_);
-  by_file_[ino].push_back(std::move(parked));
+  if (locks && !may_lock()) {
+    return false;
+  }
+  try {
+    by_file_[ino].push_back(std::move(parked));
+  } catch (const std::bad_alloc&) {
+    if (locks) {
+      lock_less();
+    }
+    throw;
+  }
   ++waiting_;
   if (const auto known = std::ranges::find(not_found_, unique); known != not_found_.end()) {
     *known = 0;
     (void)interrupt_locked(unique);
+  }
+  return true;
+}
+
+// The count comes first: no telling begins while this waits for the end of those that live. One of
+// them may wait for the locks of this request.
+bool PutAside::may_lock() {
+  if (refusing_) {
+    return false;
+  }
+  ++locking_;
+  const auto end = std::chrono::steady_clock::now() + longest_telling;
+  while (telling_ > 0) {
+    if (!changed_.wait_until(mutex_, end) && telling_ > 0) {
+      lock_less();
+      return false;
+    }
+  }
+  return true;
+}
+
+void PutAside::lock_less() {
+  locking_ -= locking_ > 0 ? 1 : 0;  // clear() has forgotten it
+  if (locking_ == 0) {
+    changed_.notify_all();
+  }
+}
+
+void PutAside::handled() {
+  const MutexLock lock(mutex_);
+  lock_less();
+}
+
+PutAside::Telling::Telling(PutAside* aside, bool refuses) : aside_(aside), refuses_(refuses) {
+  if (aside_ == nullptr) {
+    return;
+  }
+  const MutexLock lock(aside_->mutex_);
+  while (aside_->locking_ > 0) {
+    aside_->changed_.wait(aside_->mutex_);
+  }
+  ++aside_->telling_;
+  aside_->refusing_ = aside_->refusing_ || refuses_;
+}
+
+PutAside::Telling::~Telling() {
+  if (aside_ == nullptr) {
+    return;
+  }
+  const MutexLock lock(aside_->mutex_);
+  aside_->refusing_ = aside_->refusing_ && !refuses_;
+  if (--aside_->telling_ == 0) {
+    aside_->changed_.notify_all();
   }
 }
 
@@ -196,8 +275,11 @@ PutAside::Taken PutAside::take(std::span<std::byte> into) {
   ready_.pop_front();
   ready_count_ = ready_.size();
   set_timer();
+  if (taken.signalled) {  // the kernel does not tell again, and the request may wait again
+    not_found_[next_not_found_++ % not_found_.size()] = taken.unique;
+  }
   std::memcpy(into.data(), taken.request.data(), taken.request.size());
-  return {.size = taken.request.size(), .error = taken.error};
+  return {.size = taken.request.size(), .error = taken.error, .locks = taken.locks};
 }
 
 void PutAside::clear() {
@@ -205,6 +287,8 @@ void PutAside::clear() {
   by_file_.clear();
   ready_.clear();
   waiting_ = ready_count_ = signalled_ = 0;
+  locking_ = 0;
+  changed_.notify_all();
   set_timer();
 }
 

@@ -40,9 +40,10 @@ class PutAside {
   /// A descriptor for poll(2), readable when take() may have a request.
   int ready_fd() const { return ready_fd_.get(); }
 
-  /// Keeps a copy of the request, which needs the content of `ino`. Throws std::bad_alloc, without
-  /// an effect.
-  void park(std::uint64_t ino, std::span<const std::byte> request);
+  /// Keeps a copy of the request, which needs the content of `ino`. False, without an effect: the
+  /// kernel holds a lock for the request that a notification needs (Telling). Throws
+  /// std::bad_alloc, without an effect.
+  bool park(std::uint64_t ino, std::span<const std::byte> request);
   /// Call it when the thread of a parked request has finished with the request. `interrupted`:
   /// libfuse had the interrupt of its client.
   void parked(std::uint64_t ino, std::uint64_t unique, bool interrupted);
@@ -66,10 +67,31 @@ class PutAside {
   struct Taken {
     std::size_t size = 0;  // 0: there is none
     int error = 0;         // the answer, if the request would wait again
+    bool locks = false;    // call handled() after it
   };
 
   /// A request to be handled now, after a copy to `into`, which must have room for the largest.
   Taken take(std::span<std::byte> into);
+  /// A taken request that `locks` was handled: it is answered, or waits again.
+  void handled();
+
+  /// While one lives, the kernel may be told of changed names. For that it takes locks of
+  /// directories and files without a way to kill the waiting thread, and a rename, a link or a
+  /// change of attributes that is put aside may hold them as long as the PFS hangs. So a telling
+  /// begins when none of these is put aside, and while it lives none will be.
+  class Telling {
+   public:
+    /// null: does nothing. Waits, as long as a fetch may take. `refuses`: from here on park()
+    /// refuses such a request at once, so that no further telling waits; at most one may live.
+    explicit Telling(PutAside* aside, bool refuses = false);
+    ~Telling();
+    Telling(const Telling&) = delete;
+    Telling& operator=(const Telling&) = delete;
+
+   private:
+    PutAside* const aside_;
+    const bool refuses_;
+  };
 
   /// The number of requests that wait for a fetch.
   std::size_t waiting() const { return waiting_; }
@@ -82,6 +104,7 @@ class PutAside {
     std::uint64_t unique;      // without resent_bit
     std::uint32_t client = 0;  // its thread
     bool signalled = false;
+    bool locks = false;
     int error = 0;
     std::vector<std::byte> request;
   };
@@ -98,6 +121,9 @@ class PutAside {
   /// Looks again at the clients that got a signal.
   void look_for_dying() EFS_REQUIRES(mutex_);
   void set_timer() EFS_REQUIRES(mutex_);
+  /// Counts one more request in locking_. False: the kernel is being told of names.
+  bool may_lock() EFS_REQUIRES(mutex_);
+  void lock_less() EFS_REQUIRES(mutex_);
 
   const std::function<void(std::uint64_t)> wanted_;
   const std::function<bool(std::uint32_t)> is_dying_;
@@ -105,8 +131,12 @@ class PutAside {
   const UniqueFd ready_fd_;
   std::atomic<std::size_t> waiting_{0};
   std::atomic<std::size_t> ready_count_{0};
-  std::atomic<std::size_t> signalled_{0};  // of those that wait
-  Mutex mutex_;                            // rank 88: no other lock is taken under it
+  std::atomic<std::size_t> signalled_{0};           // of those that wait
+  Mutex mutex_;                                     // rank 88: no other lock is taken under it
+  Condition changed_;                               // locking_ or telling_
+  std::size_t locking_ EFS_GUARDED_BY(mutex_) = 0;  // requests with locks, until handled
+  std::size_t telling_ EFS_GUARDED_BY(mutex_) = 0;
+  bool refusing_ EFS_GUARDED_BY(mutex_) = false;
   std::unordered_map<std::uint64_t, Requests> by_file_ EFS_GUARDED_BY(mutex_);
   Requests ready_ EFS_GUARDED_BY(mutex_);
   // interrupted requests that were not found: each may be just about to be put aside

@@ -198,7 +198,10 @@ void Request::wait_for_content(std::uint64_t ino) {
   if (error != 0 || aside == nullptr || delivery_->request().empty()) {
     return reply_error(error != 0 ? error : EIO);
   }
-  aside->park(ino, delivery_->request());
+  if (!aside->park(ino, delivery_->request())) {
+    aside->want_all(std::span(&ino, 1));  // the next try finds it
+    return reply_error(EAGAIN);
+  }
   const fuse_req_t handle = std::exchange(handle_, nullptr);
   const bool interrupted = fuse_req_interrupted(handle) != 0;
   fuse_reply_none(handle);

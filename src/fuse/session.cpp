@@ -28,6 +28,7 @@
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
 #include "fuse/limits.hpp"
+#include "fuse/put_aside.hpp"
 #include "fuse/request.hpp"
 #include "fuse/upkeep.hpp"
 #include "fuse/wire.hpp"
@@ -62,6 +63,7 @@ class FuseReader final : public RequestReader {
       return Got::end;
     }
     wait_error_ = 0;
+    locks_ = false;
     if (take_aside() || take_delayed()) {
       return Got::request;
     }
@@ -97,6 +99,9 @@ class FuseReader final : public RequestReader {
                               wait_error_);
       fuse_session_process_buf(shared_.session, &buffer_);
     }
+    if (locks_) {
+      shared_.aside->handled();
+    }
     const bool is_new = (header.unique & resent_bit) == 0;
     if (is_new && shared_.progress && !shared_.progressed.exchange(true)) {
       shared_.progress();
@@ -123,6 +128,7 @@ class FuseReader final : public RequestReader {
         shared_.aside->take(std::span(static_cast<std::byte*>(buffer_.mem), memory_.size()));
     buffer_.size = taken.size;
     wait_error_ = taken.error;
+    locks_ = taken.locks;
     return taken.size > 0;
   }
 
@@ -165,6 +171,7 @@ class FuseReader final : public RequestReader {
   fuse_buf buffer_{};
   std::vector<std::byte> answer_;
   int wait_error_ = 0;  // of the request in the buffer: see Delivery
+  bool locks_ = false;  // likewise: see PutAside::Taken
 };
 
 // Gives the session the descriptor, which the session closes. The loop waits with poll(2), so that
@@ -374,6 +381,7 @@ void Session::space_given_back(std::uint64_t ino) {
 }
 
 void Session::name_changed(std::uint64_t parent, const std::string& name) {
+  const PutAside::Telling telling(connection_.put_aside);
   ReadLock lock(notify_);
   if (session_ == nullptr) {
     return;
@@ -389,6 +397,7 @@ void Session::name_changed(std::uint64_t parent, const std::string& name) {
 
 void Session::name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino,
                            bool last) {
+  const PutAside::Telling telling(connection_.put_aside);
   ReadLock lock(notify_);
   if (session_ == nullptr) {
     return;
@@ -408,6 +417,7 @@ void Session::name_removed(std::uint64_t parent, const std::string& name, std::u
 // Expires the entry only. Invalidating a directory's entry would unhash it, and programs that work
 // in the directory would notice.
 void Session::name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) {
+  const PutAside::Telling telling(connection_.put_aside);
   ReadLock lock(notify_);
   if (session_ == nullptr) {
     return;

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "fuse/wire.hpp"
@@ -20,10 +23,10 @@ namespace {
 using efs::fuse::PutAside;
 using efs::fuse::resent_bit;
 
-std::vector<std::byte> request(std::uint64_t unique) {
+std::vector<std::byte> request(std::uint64_t unique, std::uint32_t opcode = FUSE_OPEN) {
   fuse_in_header header{};
   header.len = sizeof header;
-  header.opcode = FUSE_OPEN;
+  header.opcode = opcode;
   header.unique = unique;
   std::vector<std::byte> bytes(sizeof header);
   std::memcpy(bytes.data(), &header, sizeof header);
@@ -38,7 +41,7 @@ struct Scene {
                                 [this](std::uint32_t) { return dying; }));
 
   void park(std::uint64_t ino, std::uint64_t unique, bool interrupted = false) const {
-    aside->park(ino, request(unique));
+    REQUIRE(aside->park(ino, request(unique)));
     aside->parked(ino, unique & ~resent_bit, interrupted);
   }
 
@@ -141,6 +144,63 @@ TEST_CASE("a signal that does not kill the client leaves it waiting, and a later
   CHECK(s.aside->waiting() == 1);
   s.aside->fetched(2, 0);
   CHECK(s.take() == Back{20, 0});
+}
+
+TEST_CASE("a request that waits again keeps the signal that came before", "[fuse]") {
+  Scene s;
+  s.dying = false;
+  s.park(1, 10);
+  CHECK(s.aside->interrupt(10));
+  s.aside->fetched(1, 0);
+  CHECK(s.take() == Back{10, 0});
+  s.dying = true;
+  s.park(2, 10);  // a rename of a directory waits for one file after the other
+  CHECK(s.take() == Back{10, EINTR});
+}
+
+TEST_CASE("the kernel is told of names only while no request with its locks waits", "[fuse]") {
+  for (const std::uint32_t opcode :
+       {FUSE_RENAME, FUSE_RENAME2, FUSE_LINK, FUSE_SETATTR, FUSE_SETXATTR, FUSE_REMOVEXATTR}) {
+    const Scene s;
+    REQUIRE(s.aside->park(1, request(10, opcode)));
+    std::atomic<bool> tells = false;
+    std::jthread teller([&] {
+      const PutAside::Telling telling(s.aside.get());
+      tells = true;
+    });
+    s.aside->fetched(1, 0);
+    std::array<std::byte, 100> bytes{};
+    CHECK(s.aside->take(bytes).locks);
+    REQUIRE(s.aside->park(2, request(10, opcode)));
+    s.aside->handled();
+    s.aside->fetched(2, 0);
+    CHECK(s.aside->take(bytes).locks);
+    CHECK_FALSE(tells);
+    s.aside->handled();
+    teller.join();
+    CHECK(tells);
+  }
+  const Scene s;
+  s.park(1, 10);
+  {
+    const PutAside::Telling telling(s.aside.get());
+  }  // an open does not matter
+  REQUIRE(s.aside->park(1, request(12, FUSE_RENAME)));
+  std::jthread teller([&] { const PutAside::Telling telling(s.aside.get()); });
+  s.aside->clear();
+}
+
+TEST_CASE("a request with locks of the kernel does not wait while the kernel is told of names",
+          "[fuse]") {
+  const Scene s;
+  {
+    const PutAside::Telling telling(s.aside.get(), GENERATE(false, true));
+    CHECK_FALSE(s.aside->park(1, request(10, FUSE_RENAME)));
+    CHECK(s.aside->waiting() == 0);
+    CHECK(s.aside->park(1, request(12)));
+    const PutAside::Telling another(s.aside.get());
+  }
+  CHECK(s.aside->park(1, request(14, FUSE_RENAME)));
 }
 
 TEST_CASE("only a signal that ends a process counts as its death", "[fuse]") {

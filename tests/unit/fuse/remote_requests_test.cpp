@@ -72,6 +72,9 @@ struct RemoteFile {
                {bytes.begin(), bytes.begin() + static_cast<long>(taken.size)}, taken.error)) {
         all.push_back(std::move(reply));
       }
+      if (taken.locks) {
+        aside->handled();
+      }
     }
     return all;
   }
@@ -185,6 +188,20 @@ TEST_CASE("a rename of a directory waits for each remote file in it", "[fuse][fe
   REQUIRE(replies.size() == 1);
   CHECK(replies[0].error == 0);
   CHECK(s.staging.find("e/second"));
+}
+
+TEST_CASE("a request whose locks the kernel needs now does not wait, but its content comes",
+          "[fuse][fetch]") {
+  RemoteFile s;
+  {
+    const fuse::PutAside::Telling telling(s.aside.get(), true);
+    const auto rename = message_of(fuse_rename_in{.newdir = fs::root_ino}, "file"sv, "moved"sv);
+    const auto replies = s.kernel.send(FUSE_RENAME, fs::root_ino, rename);
+    REQUIRE(replies.size() == 1);
+    CHECK(replies[0].error == EAGAIN);
+  }
+  CHECK(s.wanted == std::vector<std::uint64_t>{s.ino});
+  CHECK(s.aside->waiting() == 0);
 }
 
 TEST_CASE("without anything that fetches, such a request fails", "[fuse][fetch]") {
