@@ -12,6 +12,11 @@
 #include "fs/staging.hpp"
 
 namespace efs::daemon {
+namespace {
+
+constexpr auto next_try = std::chrono::seconds(1);  // after a shortage of memory
+
+}  // namespace
 
 Fetcher::Fetcher(Parts parts)
     : its_(parts), figures_(its_.figures != nullptr ? *its_.figures : own_figures_), aside_([this] {
@@ -27,19 +32,33 @@ Fetcher::~Fetcher() {
 }
 
 void Fetcher::begin(fs::Filesystem& files) {
-  const fs::Staging staging(files);
-  const auto background = staging.remote_files(true);
   const MutexLock lock(mutex_);
   files_ = &files;
   serves_ = true;
   progress_.cancel = false;
+}
+
+void Fetcher::fetch_all() {
+  const auto background = fs::Staging(*files_).remote_files(true);
+  const MutexLock lock(mutex_);
+  fetches_ = serves_;
   for (const auto& file : background) {
     queue_.add_background(file.ino, file.priority);
   }
-  for (std::size_t i = 0; i < std::min<std::size_t>(background.size(), most_background); ++i) {
+  const auto threads = queue_.wanted() + std::min<std::size_t>(background.size(), most_background);
+  for (std::size_t i = 0; i < std::min<std::size_t>(threads, most_threads); ++i) {
     add_thread();
   }
+  if (working_ == 0) {
+    refuse_all();
+  }
   changed_.notify_all();
+}
+
+void Fetcher::refuse_all() {
+  for (const auto ino : queue_.drop()) {
+    refuse(ino, EIO);
+  }
 }
 
 // A fetch that is running ends at its next call to the PFS.
@@ -47,11 +66,9 @@ bool Fetcher::end(Time until) {
   std::vector<std::jthread> ended;  // joined without the lock
   {
     const MutexLock lock(mutex_);
-    serves_ = false;
+    serves_ = fetches_ = false;
     progress_.cancel = true;
-    for (const auto ino : queue_.drop()) {
-      refuse(ino, EIO);
-    }
+    refuse_all();
     changed_.notify_all();
     while (working_ > 0) {
       if (until == Time::max()) {
@@ -79,12 +96,14 @@ void Fetcher::want(std::uint64_t ino) noexcept try {
     return refuse(ino, EIO);
   }
   queue_.want(ino);
+  if (!fetches_) {
+    return;
+  }
   if (queue_.wanted() > idle_) {
     add_thread();
   }
   if (working_ == 0) {
-    (void)queue_.drop();
-    return refuse(ino, EIO);
+    return refuse_all();
   }
   changed_.notify_all();
 } catch (const std::bad_alloc&) {
@@ -112,13 +131,19 @@ void Fetcher::work() noexcept {
     const bool wanted = queue_.wanted() > 0;
     const bool may_take = wanted || background_running_ < most_background;
     std::optional<std::uint64_t> ino;
+    bool is_left = false;  // in the queue, for want of memory
     try {
       ino = may_take ? queue_.take(true) : std::nullopt;
     } catch (const std::bad_alloc&) {
-    }  // it stays in the queue
+      is_left = true;
+    }
     if (!ino) {
       ++idle_;
-      changed_.wait(mutex_);
+      if (is_left) {
+        (void)changed_.wait_until(mutex_, std::chrono::steady_clock::now() + next_try);
+      } else {
+        changed_.wait(mutex_);
+      }
       --idle_;
       continue;
     }

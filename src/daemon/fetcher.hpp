@@ -44,8 +44,11 @@ class Fetcher final : public StatusSource {
   /// For the session of the mount. null: not enough descriptors; opens of remote files then fail.
   fuse::PutAside* put_aside() { return aside_.get(); }
 
-  /// Fetches what programs want, and the files of the background, from here on.
+  /// Keeps what programs want, from here on. Calls nothing of the PFS, so that the mount, or what
+  /// the predecessor left of it, can be served first.
   void begin(fs::Filesystem& files);
+  /// Fetches that and the files of the background, from here on. Call it after begin().
+  void fetch_all();
   /// Ends the fetches, which leave their files remote, and lets the waiting programs fail. Returns
   /// false if a fetch has not ended at `until`: the PFS does not answer. Repeatable.
   bool end(Time until);
@@ -54,6 +57,7 @@ class Fetcher final : public StatusSource {
 
  private:
   void want(std::uint64_t ino) noexcept;
+  void refuse_all() EFS_REQUIRES(mutex_);
   void add_thread() EFS_REQUIRES(mutex_);
   void work() noexcept;
   void fetch(std::uint64_t ino);
@@ -70,7 +74,8 @@ class Fetcher final : public StatusSource {
   Mutex mutex_;                      // rank 6
   Condition changed_;
   FetchQueue queue_ EFS_GUARDED_BY(mutex_);
-  bool serves_ EFS_GUARDED_BY(mutex_) = false;  // between begin() and end()
+  bool serves_ EFS_GUARDED_BY(mutex_) = false;   // between begin() and end()
+  bool fetches_ EFS_GUARDED_BY(mutex_) = false;  // between fetch_all() and end()
   unsigned idle_ EFS_GUARDED_BY(mutex_) = 0;
   unsigned background_running_ EFS_GUARDED_BY(mutex_) = 0;
   unsigned working_ EFS_GUARDED_BY(mutex_) = 0;  // threads that have not ended

@@ -17,6 +17,8 @@ using control::Json;
 
 namespace {
 
+// The time for a fetch to end that a stop has cancelled.
+constexpr auto patience_with_fetches = std::chrono::seconds(5);
 // Clients that requested a stop from the predecessor repeat the request within moments.
 constexpr auto patience_for_askers = std::chrono::seconds(10);
 // The time for the starter to read the reason of a failure.
@@ -305,6 +307,7 @@ void Instance::open_session() {
 void Instance::publish() {
   store_.publish();
   mount_.publish();
+  fetcher_.fetch_all();
   begin_draining();
 }
 
@@ -335,12 +338,15 @@ void Instance::give_back_what_was_kept(bool in_a_hurry) {
 }
 
 void Instance::tear_down() {
-  (void)fetcher_.end(Clock::time_point::max());
   mount_.abort();
   end_draining();
   tasks_.get().close(false);
   mount_.release_point();
   mount_.remove_point();
+  // A stop may have left a fetch that hangs.
+  if (!fetcher_.end(Clock::now() + patience_with_fetches)) {
+    end_with_fetches();
+  }
   store_.close([this] { mount_.close_session(); });
 }
 

@@ -120,6 +120,8 @@ class Instance {
   /// The same for a start that is cancelled. No results exist that would justify a wait.
   void give_up_without_pfs() noexcept;
   void give_back_or_remove();
+  /// The end of a life whose outcome is told, although a fetch still waits for the PFS.
+  void end_with_fetches() noexcept;
   void end_start();
   std::string why_late() const;
   stage::Receipt receipt_of_what_is_left();

@@ -184,5 +184,28 @@ timeout 40 "$EFS" stop --no-stage-out drops >"$S/said" 2>&1
 check 'drops: the stop ends' test $? != 124
 kill -CONT $members
 check 'drops: the daemon is gone' await $late ended drops
+# --- the same, with results: they do not wait for it ---
+reads_pfs() { grep -qsE "request_wait_answer|fuse_simple_request|fuse_send" /proc/$(worker)/task/*/wchan; }
+for left in dropped kept; do
+  fresh "saves-$left" 'resources: [ { path: input, stage: background } ]' 'outputs: [ { path: "**" } ]'
+  sed -i "s|root-dir: .*|root-dir: $hung/in|; /root-dir/a\  max-rate: 4 MiB" "$JOB"
+  started "$JOB"
+  echo result >"$MNT/result"
+  stall $members
+  check "saves-$left: a fetch hangs" await $late reads_pfs
+  if [ $left = kept ]; then timeout 60 "$EFS" stop --keep "$NAME" >"$S/said" 2>&1; else timeout 60 "$EFS" stop "$NAME" >"$S/said" 2>&1; fi
+  status=$?
+  [ $status = 0 ] || sed 's/^/  said: /' "$S/said"
+  check "saves-$left: the stop is good" test $status = 0
+  check "saves-$left: and has exported" grep -qx result "$OUT/result"
+  check "saves-$left: the daemon is gone" await $late ended "$NAME"
+  kill -CONT $members
+  if [ $left = kept ]; then
+    check "saves-$left: a start goes on with the store" "$EFS" start "$JOB"
+    check "saves-$left: and contents are right" cmp "$S/large" "$MNT/input/large"
+    check "saves-$left: stop" "$EFS" stop "$NAME"
+  fi
+done
+
 NAME=pfs; check 'pfs: stop' "$EFS" stop --no-stage-out pfs
 finish

@@ -12,11 +12,14 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/log.hpp"
+#include "support/failing_new.hpp"
 #include "support/live_buffer.hpp"
+#include "support/no_threads.hpp"
 #include "support/staged_file.hpp"
 
 namespace efs::daemon {
@@ -30,13 +33,17 @@ struct FakeTransfers final : FetchTransfers {
   FetchOutcome fetch(std::uint64_t ino, stage::Progress& progress) override {
     {
       const MutexLock lock(mutex);
+      failing.reset();
       ++calls[ino];
     }
-    while (holds && !progress.cancel) {
+    while (hangs || (holds && !progress.cancel)) {
       std::this_thread::sleep_for(1ms);
     }
     if (progress.cancel) {
       return {.kind = Kind::cancelled};
+    }
+    if (starves.exchange(false)) {
+      failing.emplace(1);
     }
     return kind == Kind::failed ? FetchOutcome{.kind = kind, .error = {EIO, "no such luck"}}
                                 : FetchOutcome{.kind = kind, .bytes = 10};
@@ -54,6 +61,9 @@ struct FakeTransfers final : FetchTransfers {
   Mutex mutex;  // rank 90 (leaf)
   std::map<std::uint64_t, std::uint64_t> calls EFS_GUARDED_BY(mutex);
   std::atomic<bool> holds{false};
+  std::atomic<bool> starves{false};              // the next allocation of the thread fails
+  std::optional<efs::test::FailingNew> failing;  // used by one thread
+  std::atomic<bool> hangs{false};                // also when it is cancelled
   std::atomic<Kind> kind{Kind::here};
 };
 
@@ -73,6 +83,11 @@ struct FetcherScene {
          .origin = version,
          .remote = fs::Remote{.version = version, .source = path, .background = background}}));
     return file->ino;
+  }
+
+  void begin() {
+    fetcher.begin(*buffer.filesystem);
+    fetcher.fetch_all();
   }
 
   void wait_for(std::uint64_t ino, std::uint64_t unique) {
@@ -122,7 +137,7 @@ struct FetcherScene {
 TEST_CASE("each wait ends with the outcome of its fetch", "[daemon][fetch]") {
   FetcherScene s;
   const auto ino = s.add("a", false);
-  s.fetcher.begin(*s.buffer.filesystem);
+  s.begin();
   s.wait_for(ino, 1);
   CHECK(s.next() == std::pair<std::uint64_t, int>{1, 0});
   s.transfers.kind = Kind::failed;
@@ -145,7 +160,7 @@ TEST_CASE("each wait ends with the outcome of its fetch", "[daemon][fetch]") {
 TEST_CASE("one fetch serves all that wait for a file", "[daemon][fetch]") {
   FetcherScene s;
   const auto ino = s.add("a", false);
-  s.fetcher.begin(*s.buffer.filesystem);
+  s.begin();
   s.transfers.holds = true;
   for (std::uint64_t unique = 1; unique <= 200; ++unique) {
     s.wait_for(ino, unique);
@@ -166,7 +181,7 @@ TEST_CASE("a program does not wait behind the background", "[daemon][fetch]") {
   }
   const auto ino = s.add("a", false);
   s.transfers.holds = true;
-  s.fetcher.begin(*s.buffer.filesystem);
+  s.begin();
   REQUIRE(s.await([&] { return s.transfers.all() == Fetcher::most_background; }));
   s.wait_for(ino, 1);
   CHECK(s.await([&] { return s.transfers.all() == Fetcher::most_background + 1; }));
@@ -175,13 +190,62 @@ TEST_CASE("a program does not wait behind the background", "[daemon][fetch]") {
   CHECK(s.await([&] { return s.transfers.all() == 21; }));
 }
 
+TEST_CASE("nothing is fetched before the mount is served, and then also what was wanted before",
+          "[daemon][fetch]") {
+  FetcherScene s;
+  const auto a = s.add("a", false);
+  s.add("b", true);
+  s.fetcher.begin(*s.buffer.filesystem);
+  s.wait_for(a, 1);
+  CHECK(s.status().waiting == 1);
+  CHECK(s.fetcher.end(Fetcher::Time::min()));  // there is no thread
+  CHECK(s.next() == std::pair<std::uint64_t, int>{1, EIO});
+  CHECK(s.transfers.all() == 0);
+  s.fetcher.begin(*s.buffer.filesystem);
+  s.wait_for(a, 2);
+  CHECK(s.transfers.all() == 0);
+  s.fetcher.fetch_all();
+  CHECK(s.next() == std::pair<std::uint64_t, int>{2, 0});
+  CHECK(s.await([&] { return s.transfers.all() == 2; }));
+}
+
+TEST_CASE("a fetch that hangs does not delay the end beyond its time", "[daemon][fetch]") {
+  FetcherScene s;
+  const auto ino = s.add("a", false);
+  s.transfers.hangs = true;
+  s.begin();
+  s.wait_for(ino, 1);
+  REQUIRE(s.await([&] { return s.transfers.all() == 1; }));
+  CHECK_FALSE(s.fetcher.end(std::chrono::steady_clock::now()));
+  s.transfers.hangs = false;
+  CHECK(s.fetcher.end(Fetcher::Time::max()));
+  CHECK(s.next() == std::pair<std::uint64_t, int>{1, EIO});
+}
+
+TEST_CASE("a shortage of memory delays a fetch, which then goes on by itself", "[daemon][fetch]") {
+  FetcherScene s;
+  const auto a = s.add("a", false), b = s.add("b", false);
+  s.transfers.holds = true;
+  s.begin();
+  s.wait_for(a, 1);
+  REQUIRE(s.await([&] { return s.transfers.all() == 1; }));
+  {
+    const efs::test::NoThreads only_one;
+    s.wait_for(b, 2);
+  }
+  s.transfers.starves = true;
+  s.transfers.holds = false;
+  CHECK(s.next() == std::pair<std::uint64_t, int>{1, 0});
+  CHECK(s.next() == std::pair<std::uint64_t, int>{2, 0});
+}
+
 TEST_CASE("the end lets all waits fail, and so do waits after it", "[daemon][fetch]") {
   FetcherScene s;
   std::vector<std::uint64_t> inos;
   for (unsigned i = 0; i < 2 * Fetcher::most_threads; ++i) {
     inos.push_back(s.add("a" + std::to_string(i), false));
   }
-  s.fetcher.begin(*s.buffer.filesystem);
+  s.begin();
   s.transfers.holds = true;
   for (const auto ino : inos) {
     s.wait_for(ino, ino);
