@@ -590,10 +590,10 @@ void Namespace::destroy(std::uint64_t ino) {
   inodes_.erase(ino);
 }
 
-std::vector<std::uint64_t> Namespace::remote_below(const Inode& directory) const {
+std::vector<std::uint64_t> Namespace::remote_below(const Inode& directory, bool any) const {
   std::vector<std::uint64_t> found;
   std::vector<const Inode*> todo{&directory};
-  while (remote_files_ > 0 && !todo.empty()) {
+  while (remote_files_ > 0 && !todo.empty() && (!any || found.empty())) {
     const Inode& at = *todo.back();
     todo.pop_back();
     at.directory->for_each([&](const std::string&, const Directory::Entry& entry) {

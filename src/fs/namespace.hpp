@@ -87,8 +87,9 @@ class Namespace {
 
   std::uint64_t remote_bytes() const { return remote_bytes_; }
 
-  /// The remote files in this directory and below.
-  std::vector<std::uint64_t> remote_below(const Inode& directory) const;
+  /// The remote files in this directory and below. `any`: the search ends in the first directory
+  /// with one.
+  std::vector<std::uint64_t> remote_below(const Inode& directory, bool any = false) const;
 
   /// The path of `name` in `directory`, relative to the root ("a/b").
   std::string path_of(const Inode& directory, const std::string& name) const;

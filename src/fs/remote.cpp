@@ -79,7 +79,8 @@ bool Filesystem::moves_remote(const Rename& record) const {
     if (!moved) {
       return false;
     }
-    return (*moved)->is_directory() ? !names_.remote_below(**moved).empty() : (*moved)->is_remote();
+    return (*moved)->is_directory() ? !names_.remote_below(**moved, true).empty()
+                                    : (*moved)->is_remote();
   };
   return moves(record.parent, record.name) ||
          ((record.flags & RENAME_EXCHANGE) != 0 && moves(record.new_parent, record.new_name));

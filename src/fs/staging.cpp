@@ -139,10 +139,6 @@ Result<OpenContainer> Staging::adopt_file(Container& other) {
 
 Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
   EFS_TRY(filesystem_.check_here(ino));
-  return open_any_container(ino);
-}
-
-Result<OpenContainer> Staging::open_any_container(std::uint64_t ino) {
   std::atomic<std::uint32_t>& count = filesystem_.held_;
   {
     // The lock excludes a punch of zeros, which changes the container's mtime for a moment.
@@ -150,13 +146,17 @@ Result<OpenContainer> Staging::open_any_container(std::uint64_t ino) {
     ++count;
   }
   const std::shared_ptr<void> counted(nullptr, [&count](void*) { --count; });
-  auto file = held(ino, filesystem_.backend_.open(ino, CachePolicy::closed));
+  auto file = open_any_container(ino);
   if (file) {
     using Counted = std::pair<std::shared_ptr<Container>, std::shared_ptr<void>>;
     const auto both = std::make_shared<Counted>(std::move(file->container), counted);
     file->container = std::shared_ptr<Container>(both, both->first.get());
   }
   return file;
+}
+
+Result<OpenContainer> Staging::open_any_container(std::uint64_t ino) {
+  return held(ino, filesystem_.backend_.open(ino, CachePolicy::closed));
 }
 
 void Staging::abandon(std::uint64_t ino) {
