@@ -27,6 +27,9 @@ void print_item(std::ostream& out, const Json& item) {
   if (item.contains("unreadable")) {
     out << " (cannot be read)";
   }
+  if (item.contains("remote")) {
+    out << " (not here)";
+  }
   if (item.contains("parts")) {
     out << " (only " << printable(item.value("parts", "")) << ")";
   }

@@ -151,6 +151,19 @@ constexpr std::array families{
                "/drain/dropped_bytes"},
     FamilyName{"efs_drain_due_files", "gauge", "", "Results with drain that are not home.",
                "/drain/due"},
+    FamilyName{"efs_fetched_files", "counter", "", "Inputs that were fetched while the job ran.",
+               "/fetch/fetched"},
+    FamilyName{"efs_fetched_bytes", "counter", "bytes", "Bytes of these inputs.",
+               "/fetch/fetched_bytes"},
+    FamilyName{"efs_fetch_failures", "counter", "", "Fetches that failed.", "/fetch/failures"},
+    FamilyName{"efs_remote_files", "gauge", "", "Inputs whose contents are not here.",
+               "/fetch/remote"},
+    FamilyName{"efs_remote_bytes", "gauge", "bytes", "Bytes of these inputs.",
+               "/fetch/remote_bytes"},
+    FamilyName{"efs_fetch_running", "gauge", "", "Inputs that are being fetched.",
+               "/fetch/running"},
+    FamilyName{"efs_fetch_waiting", "gauge", "", "Operations of programs that wait for an input.",
+               "/fetch/waiting"},
     FamilyName{"efs_tasks", "gauge", "", "Loads and unloads, by kind and state.", ""}};
 
 // The daemon has one more, without a bound, and leaves out those at the end that are empty.

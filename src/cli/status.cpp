@@ -411,6 +411,19 @@ void print_drain(std::ostream& out, const replies::Drain& drain) {
   }
 }
 
+// Prints how many contents of inputs are not here yet.
+void print_fetch(std::ostream& out, const replies::Fetch& fetch) {
+  out << "  remote   " << fetch.remote << " inputs are not here ("
+      << format_bytes(fetch.remote_bytes) << "), " << fetch.running << " are being fetched, "
+      << fetch.fetched << " were (" << format_bytes(fetch.fetched_bytes) << ")\n";
+  if (fetch.waiting > 0) {
+    out << "           " << fetch.waiting << " operations of programs wait\n";
+  }
+  if (fetch.last_error) {
+    out << "           last error: " << printable(*fetch.last_error) << "\n";
+  }
+}
+
 void print_tasks(std::ostream& out, const std::vector<replies::Task>& tasks) {
   constexpr std::size_t shown_finished = 5;  // the last ones
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -458,6 +471,9 @@ void print_status(std::ostream& out, const Json& document, bool colour) {
   print_moved(out, s.progress);
   if (s.drain) {
     print_drain(out, *s.drain);
+  }
+  if (s.fetch) {
+    print_fetch(out, *s.fetch);
   }
   print_tasks(out, s.tasks);
 }

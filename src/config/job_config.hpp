@@ -64,6 +64,10 @@ struct Backend {
   bool huge_pages = true;
 };
 
+/// When the contents of inputs are copied into the buffer. All of the rest, and all checks, come
+/// before the job starts.
+enum class StageWhen : std::uint8_t { now, background, on_access };
+
 /// Which nodes of a multi-node job get the files.
 enum class Distribute : std::uint8_t { replicate, partition };
 inline constexpr std::size_t most_backends = 8;
@@ -90,6 +94,7 @@ struct Resource {
   Vanished vanished = Vanished::fail;
   // symbolic links are staged in as their target files and directories
   bool follow = false;
+  StageWhen stage = StageWhen::now;
   int line = 0;       // line in the job file, for messages
   bool open = false;  // its path has patterns that only the submitted job's nodes can resolve
 };

@@ -48,6 +48,9 @@ constexpr std::array bounds_words{word("advisory", Enforce::advisory),
 constexpr std::array huge_words{Word{"never", 0}, Word{"within_size", 1}};
 constexpr std::array classes_words{word("persistent", FileClass::persistent),
                                    word("temporary", FileClass::temporary)};
+constexpr std::array stage_words{word("now", StageWhen::now),
+                                 word("on-access", StageWhen::on_access),
+                                 word("background", StageWhen::background)};
 constexpr std::array distributions_words{word("replicate", Distribute::replicate),
                                          word("partition", Distribute::partition)};
 
@@ -203,7 +206,7 @@ constexpr std::array<KeyOf<B>, 8> backends_table{{
 }};
 
 using R = Resource;
-constexpr std::array<KeyOf<R>, 11> resources_table{{
+constexpr std::array<KeyOf<R>, 12> resources_table{{
     {{"path", a_place, "", "file, directory or pattern below root-dir",
       mandatory | read_elsewhere}},
     {{"list", a_place, "", "text file that names inputs, in the place of path", read_elsewhere}},
@@ -224,6 +227,8 @@ constexpr std::array<KeyOf<R>, 11> resources_table{{
      in<&R::vanished>()},
     {{"follow", one_of(yes_or_no), "", "symbolic links are staged in as what they lead to"},
      in<&R::follow>()},
+    {{"stage", one_of(stage_words), "", "when the contents of its files are copied"},
+     in<&R::stage>()},
 }};
 
 using O = OutputRule;

@@ -258,6 +258,17 @@ void fields_of(Is<Drain> auto& it, auto&& see) {
   see("dropped_bytes", it.dropped_bytes);
 }
 
+void fields_of(Is<Fetch> auto& it, auto&& see) {
+  see("fetched", it.fetched);
+  see("fetched_bytes", it.fetched_bytes);
+  see("failures", it.failures);
+  see("remote", it.remote);
+  see("remote_bytes", it.remote_bytes);
+  see("running", it.running);
+  see("waiting", it.waiting);
+  see("last_error", it.last_error);
+}
+
 void fields_of(Is<Status> auto& it, auto&& see) {
   result(true, see);
   fields_of(it.progress, see);
@@ -273,6 +284,7 @@ void fields_of(Is<Status> auto& it, auto&& see) {
   see.part("capacity", it.store);
   see.part("io", it.mount);
   see("drain", it.drain);
+  see("fetch", it.fetch);
   see.part("changed_files", it.changed);
 }
 

@@ -168,6 +168,18 @@ struct Drain {
   bool operator==(const Drain&) const = default;
 };
 
+/// The contents of inputs that are fetched while the job runs, of a job that has such inputs.
+struct Fetch {
+  std::uint64_t fetched = 0, fetched_bytes = 0;
+  std::uint64_t failures = 0;                  // at each attempt
+  std::uint64_t remote = 0, remote_bytes = 0;  // files whose contents are not here
+  std::uint64_t running = 0;                   // files that are being fetched
+  std::uint64_t waiting = 0;                   // operations of programs that wait for a content
+  std::optional<std::string> last_error;       // while the last attempt failed
+
+  bool operator==(const Fetch&) const = default;
+};
+
 struct Status {
   Progress progress;
   Identity job;
@@ -181,6 +193,7 @@ struct Status {
   std::optional<Store> store;
   std::optional<Mount> mount;
   std::optional<Drain> drain;
+  std::optional<Fetch> fetch;
   std::optional<Changed> changed;
 
   bool operator==(const Status&) const = default;

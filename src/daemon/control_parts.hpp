@@ -15,6 +15,7 @@
 #include "control/status_reply.hpp"
 #include "fs/filesystem.hpp"
 #include "stage/copy/progress.hpp"
+#include "stage/import/fetch.hpp"
 #include "stage/live/drop.hpp"
 #include "stage/live/load.hpp"
 #include "stage/live/unload.hpp"
@@ -90,6 +91,20 @@ class DrainTransfers {
   /// Drops these versions from the buffer, see stage::drop().
   virtual stage::Dropped drop(const std::vector<stage::OldVersion>& versions,
                               stage::Progress& progress) = 0;
+};
+
+using stage::FetchOutcome;
+
+/// The fetch of contents that the buffer does not have yet, while programs run.
+class FetchTransfers {
+ public:
+  FetchTransfers() = default;
+  virtual ~FetchTransfers() = default;
+  FetchTransfers(const FetchTransfers&) = delete;
+  FetchTransfers& operator=(const FetchTransfers&) = delete;
+
+  /// As stage::fetch_content().
+  virtual FetchOutcome fetch(std::uint64_t ino, stage::Progress& progress) = 0;
 };
 
 /// The mount that programs use.

@@ -132,6 +132,22 @@ void Instance::leave_without_pfs() noexcept try {
   ::_exit(0);
 }
 
+// The thread that waits uses the buffer until the process ends.
+void Instance::end_with_fetches() noexcept try {
+  const auto in_any_case = TimerThread::start(Clock::now() + longest_farewell, [] { ::_exit(0); });
+  const ReservedMemory reserved_memory;
+  log::error("event=left_with_fetch store={} reason=\"the PFS does not answer\"", store_.path());
+  store_.close_in_use();
+  std::this_thread::sleep_for(farewell);
+  close_socket();
+  enter(Event::over);
+  watchers_.close(0);
+  ::_exit(0);
+} catch (const std::exception&) {  // no memory: as after a death
+
+  ::_exit(0);
+}
+
 void Instance::give_back_or_remove() {
   if (store_.is_kept()) {
     give_back_what_was_kept(true);

@@ -17,6 +17,8 @@ using control::Json;
 
 namespace {
 
+// The time for a fetch to end that a stop has cancelled.
+constexpr auto patience_with_fetches = std::chrono::seconds(5);
 // Clients that requested a stop from the predecessor repeat the request within moments.
 constexpr auto patience_for_askers = std::chrono::seconds(10);
 // The time for the starter to read the reason of a failure.
@@ -44,6 +46,9 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
              .takeovers = options_.takeovers},
       store_(options_.config, store_options(options_), supervisor),
       watchers_(options_.config, options_.directory, [this] { return status_->status_file(); }),
+      fetcher_({.transfers = transfers_,
+                .figures = options_.mount.figures != nullptr ? &options_.mount.figures->fetched
+                                                             : nullptr}),
       mount_(options_.config, options_.mount, supervisor, stops_),
       transfers_({.config = options_.config,
                   .directory = options_.directory,
@@ -68,6 +73,7 @@ Instance::~Instance() {
   (void)stops_.enter(Event::destroyed);
   server_.reset();
   end_draining();
+  (void)fetcher_.end(Clock::time_point::max());
 }
 
 Status Instance::listen() {
@@ -80,7 +86,7 @@ Status Instance::listen() {
                                                                .tasks = tasks_.get(),
                                                                .progress = progress_,
                                                                .figures = options_.mount.figures});
-  std::vector<StatusSource*> sources{&transfers_, &watchers_, &store_, &mount_};
+  std::vector<StatusSource*> sources{&transfers_, &fetcher_, &watchers_, &store_, &mount_};
   if (drains) {
     auto* const figures = options_.mount.figures;
     drainer_ =
@@ -293,13 +299,17 @@ Status Instance::open_files() {
 }
 
 void Instance::open_session() {
-  mount_.open_session(
-      {.open = store_.buffer(), .places = store_.places(), .sinks = watchers_.sinks()});
+  mount_.open_session({.open = store_.buffer(),
+                       .places = store_.places(),
+                       .sinks = watchers_.sinks(),
+                       .put_aside = fetcher_.put_aside()});
+  fetcher_.begin(store_.files());
 }
 
 void Instance::publish() {
   store_.publish();
   mount_.publish();
+  fetcher_.fetch_all();
   begin_draining();
 }
 
@@ -335,6 +345,10 @@ void Instance::tear_down() {
   tasks_.get().close(false);
   mount_.release_point();
   mount_.remove_point();
+  // A stop may have left a fetch that hangs.
+  if (!fetcher_.end(Clock::now() + patience_with_fetches)) {
+    end_with_fetches();
+  }
   store_.close([this] { mount_.close_session(); });
 }
 

@@ -12,6 +12,7 @@
 #include "control/server.hpp"
 #include "daemon/control_api.hpp"
 #include "daemon/drainer.hpp"
+#include "daemon/fetcher.hpp"
 #include "daemon/job_recorder.hpp"
 #include "daemon/job_status.hpp"
 #include "daemon/job_store.hpp"
@@ -69,6 +70,7 @@ class Instance {
   void publish();
   void begin_draining();
   void end_draining();
+  bool end_fetches(const StopRequest& request);
   void end_transfers(const StopRequest& request);
   /// Returns the end that a predecessor recorded in the manifest, or nullopt if the instance had
   /// not ended.
@@ -118,6 +120,8 @@ class Instance {
   /// The same for a start that is cancelled. No results exist that would justify a wait.
   void give_up_without_pfs() noexcept;
   void give_back_or_remove();
+  /// The end of a life whose outcome is told, although a fetch still waits for the PFS.
+  void end_with_fetches() noexcept;
   void end_start();
   std::string why_late() const;
   stage::Receipt receipt_of_what_is_left();
@@ -130,7 +134,8 @@ class Instance {
   StartOutcome start_outcome_;
   JobStore store_;
   JobWatchers watchers_;  // reads status_
-  MountService mount_;    // uses store_, watchers_, stops_
+  Fetcher fetcher_;       // uses transfers_, until its end()
+  MountService mount_;    // uses store_, watchers_, stops_, fetcher_
   TransferService transfers_;
   JobTasks tasks_;  // they use transfers_
   // from listen() on

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A stop with a deadline while programs use the mount: exports the files that no program writes to.
+#include <algorithm>
+
 #include "base/log.hpp"
 #include "daemon/instance.hpp"
 #include "stage/live/unload.hpp"
@@ -36,10 +38,30 @@ Status Instance::unmount_or_unload(StopRequest& request, std::string& unloaded) 
 // Two transfers to results-dir at once would remove each other's partials.
 void Instance::end_transfers(const StopRequest& request) {
   end_draining();
-  if (!tasks_.end_for(request) && !stops_.last_of(request).stage_out) {
+  const bool fetches_ended = end_fetches(request);
+  if ((!tasks_.end_for(request) || !fetches_ended) && !stops_.last_of(request).stage_out) {
     leave_without_pfs();
   }
   (void)tasks_.get().close(false);
+}
+
+// The export needs no content that is not here. A fetch ends at its next call to the PFS, which may
+// hang: then the export goes on beside it (Fetcher::end), and tear_down() waits once more.
+bool Instance::end_fetches(const StopRequest& request) {
+  constexpr auto most = std::chrono::seconds(10);
+  constexpr auto look = std::chrono::milliseconds(250);
+  for (const auto begin = Clock::now();;) {
+    const StopRequest last = stops_.last_of(request);
+    const auto end = last.times.until ? last.times.quarter(begin, most) : begin + most / 2;
+    const auto now = Clock::now();
+    if (fetcher_.end(std::min(end, now + look))) {
+      return true;
+    }
+    if (now >= end) {
+      log::warn("event=fetch_hangs action=\"the stop goes on\"");
+      return false;
+    }
+  }
 }
 
 // The unload has a thread of its own: the PFS may hang.

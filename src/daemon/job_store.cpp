@@ -235,12 +235,22 @@ void JobStore::close(const std::function<void()>& end_session) {
     store_.backend.reset();
     store_.metadata.reset();
   }
+  keep_or_remove();
+  // release the lock last: otherwise a start could use the store while it is removed
+  store_.lock.reset();
+}
+
+void JobStore::close_in_use() {
+  is_published_ = false;
+  housekeeper_.reset();
+  keep_or_remove();
+}
+
+void JobStore::keep_or_remove() {
   supervisor_.keep_store(kept_ || stays_);
   if (!kept_) {
     remove_store(store_);
   }
-  // release the lock last: otherwise a start could use the store while it is removed
-  store_.lock.reset();
 }
 
 bool JobStore::use(const std::function<void(const OpenBuffer&)>& work) {

@@ -155,6 +155,8 @@ class JobStore final : public BufferAccess, public StatusSource {
   /// Ends what requests may use. Calls `end_session` when no request uses the files; then closes
   /// the file system and the store, and removes a store that is not kept.
   void close(const std::function<void()>& end_session);
+  /// As close(), but the file system stays, because a thread still uses it. The process must end.
+  void close_in_use();
 
   // -- for requests
 
@@ -162,6 +164,7 @@ class JobStore final : public BufferAccess, public StatusSource {
   void add_status(control::replies::Status& status) override;
 
  private:
+  void keep_or_remove();
   void open_cache();
   void start_upkeep();
   Status go_on_without(const image::Manifest& before);

@@ -33,6 +33,12 @@ struct KeptDrained {
   std::atomic<std::uint64_t> dropped{0}, dropped_bytes{0};  // from the buffer, by `keep`
 };
 
+/// Contents that were fetched while the job ran, in all workers.
+struct KeptFetched {
+  std::atomic<std::uint64_t> files{0}, bytes{0};
+  std::atomic<std::uint64_t> failures{0};
+};
+
 struct KeptFigures {
   fuse::Counters counters;
   KeptStagedIn staged_in;  // written once, before the flag below
@@ -41,6 +47,7 @@ struct KeptFigures {
   fuse::Limits limits;
   fuse::DoorTotals door;
   KeptDrained drained;
+  KeptFetched fetched;
   // last: its pages stay untouched until they are needed
   fuse::Usage usage;
 };

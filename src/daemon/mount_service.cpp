@@ -231,6 +231,7 @@ void MountService::open_session(MountedBuffer buffer) {
                              .usage = kept != nullptr ? &kept->usage : nullptr,
                              .due_work = space_samples(buffer_->open.backend),
                              .limits = limits_.of_session(),
+                             .put_aside = buffer_->put_aside,
                              .door = options_.door,
                              .door_totals = kept != nullptr ? &kept->door : nullptr});
   MutexLock lock(mutex_);
@@ -307,11 +308,17 @@ Status MountService::mount() {
 
 Status MountService::resume(SupervisorClient::Connection connection, bool doubtful) {
   session_->inherit(connection.backings);
+  // From the first request on: this thread must not wait for contents, which are fetched later.
+  std::optional<fuse::PutAside::Telling> telling;
+  if (doubtful) {
+    telling.emplace(buffer_->put_aside, true);
+  }
   EFS_TRY(serve_in_thread(std::move(connection.fuse), std::move(connection.init)));
   await_resumed();
   if (doubtful) {
     doubt_names();
   }
+  telling.reset();
   probe_passthrough();
   return {};
 }

@@ -43,6 +43,7 @@ struct MountedBuffer {
   OpenBuffer open;
   std::vector<StorePlace> places;
   std::vector<fuse::EventSink*> sinks;  // are told of every request
+  fuse::PutAside* put_aside = nullptr;  // see fuse::Session::Options
 };
 
 /// One thread, that of the instance, mounts and unmounts. The functions of MountControl and

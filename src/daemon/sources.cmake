@@ -12,6 +12,8 @@ set(sources
   drain_schedule.cpp
   drainer.cpp
   efsd.cpp
+  fetch_queue.cpp
+  fetcher.cpp
   file_verbs.cpp
   instance.cpp
   instance_busy.cpp

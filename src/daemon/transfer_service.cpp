@@ -91,6 +91,7 @@ void add_exported_before(stage::Receipt& receipt, const stage::Receipt& last) {
 TransferService::TransferService(Parts parts)
     : its_(std::move(parts)),
       throttle_(stage::pace_of(its_.config)),
+      fetch_buffers_(its_.config.transfer_size),
       unloaded_(its_.directory + "/unloaded") {}
 
 stage::Options TransferService::options() {
@@ -158,6 +159,27 @@ stage::Dropped TransferService::drop(const std::vector<stage::OldVersion>& versi
     std::ranges::move(one.stayed, std::back_inserter(all.stayed));
   }
   return all;
+}
+
+// If the buffer is full, removed files give their room first, as for a program.
+FetchOutcome TransferService::fetch(std::uint64_t ino, stage::Progress& progress) try {
+  fs::Filesystem& files = its_.store.files();
+  fs::Staging staging(files);
+  stage::PacedPfs pfs = paced_pfs(progress.cancel);
+  const stage::ScratchPool::Loan scratch(fetch_buffers_);
+  FetchOutcome outcome;
+  (void)files.with_room([&]() -> Status {
+    outcome = stage::fetch_content(ino, {.staging = staging,
+                                         .pfs = pfs,
+                                         .root_dir = its_.config.root_dir,
+                                         .scratch = *scratch,
+                                         .progress = progress});
+    return outcome.kind == FetchOutcome::Kind::failed ? Status(std::unexpected(outcome.error))
+                                                      : Status();
+  });
+  return outcome;
+} catch (const std::bad_alloc&) {
+  return {.kind = FetchOutcome::Kind::failed, .error = {ENOMEM, "out of memory"}};
 }
 
 stage::Receipt TransferService::unload_by(const stage::UnloadRequest& what,

@@ -25,10 +25,13 @@
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until(), drain(), drop() and the figures are thread-safe. The other
-/// functions are for the thread of the instance. The buffer must be open, except for inherit() and
-/// the figures.
-class TransferService final : public StatusSource, public LiveTransfers, public DrainTransfers {
+/// load(), unload(), unload_until(), drain(), drop(), fetch() and the figures are thread-safe. The
+/// other functions are for the thread of the instance. The buffer must be open, except for
+/// inherit() and the figures.
+class TransferService final : public StatusSource,
+                              public LiveTransfers,
+                              public DrainTransfers,
+                              public FetchTransfers {
  public:
   /// All outlive this object. The import notes in `config` the files that lists name.
   struct Parts {
@@ -66,6 +69,9 @@ class TransferService final : public StatusSource, public LiveTransfers, public 
   /// Drops these versions. The receipt of the stop lists their files.
   stage::Dropped drop(const std::vector<stage::OldVersion>& versions,
                       stage::Progress& progress) override;
+
+  /// Fetches the content of a remote file, without a turn: a program may wait for it.
+  FetchOutcome fetch(std::uint64_t ino, stage::Progress& progress) override;
 
   // -- the export
 
@@ -112,6 +118,7 @@ class TransferService final : public StatusSource, public LiveTransfers, public 
 
   const Parts its_;
   stage::Throttle throttle_;
+  stage::ScratchPool fetch_buffers_;
   std::atomic<bool> may_have_left_partials_{false};  // a transfer failed
   Unloaded unloaded_;
   mutable Mutex mutex_;  // rank 90 (leaf)

@@ -21,6 +21,8 @@ class TellOfNames {
     }
   }
 
+  void operator()(const MakeRemote& made) const { (*this)(static_cast<const MakeNode&>(made)); }
+
   void operator()(const Link& linked) const {
     watch_.named(linked.ino, linked.parent, linked.name);
   }

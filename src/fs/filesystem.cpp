@@ -126,6 +126,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   if (!journal_ || broken_) {
     return fail(EROFS);
   }
+  EFS_TRY(refuse_remote(record));
   EFS_TRY(settle_before(record));
   try {
     EFS_TRY(prepare_append(record));
@@ -135,6 +136,7 @@ Status Filesystem::commit(std::uint64_t request, const Record& record, std::int6
   }
   completed_requests_.note(request, inode_of(record));
   const Status applied = apply_appended(record);
+  note_remote();
   ChangeWatch* const watch = watch_;
   if (Inode* changed = names_.find(std::visit(ChangedInode{}, record))) {
     ++changed->edits;
@@ -298,7 +300,7 @@ Status Filesystem::compact() try {
           }
           std::vector<std::byte> bytes;
           encode(record, bytes);
-          const auto* node = std::get_if<MakeNode>(&record);
+          const MakeNode* node = node_of(record);
           const auto* link = std::get_if<Link>(&record);
           const std::size_t name = node != nullptr   ? node->name.size()
                                    : link != nullptr ? link->name.size()
@@ -369,6 +371,9 @@ Result<Inode*> Filesystem::regular(std::uint64_t ino) const {
   if (found->freed) {
     return fail(ESTALE);
   }
+  if (found->is_remote()) {
+    return not_here();
+  }
   return found;
 }
 
@@ -422,6 +427,9 @@ Result<struct stat> Filesystem::container_stat_of(const Inode& inode,
   if (inode.freed) {
     return *inode.freed;
   }
+  if (inode.is_remote()) {
+    return remote_stat_of(inode);
+  }
   if (just_taken == nullptr || !just_taken->container) {
     return backend_.attributes(inode.ino);
   }
@@ -456,6 +464,7 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode,
 }
 
 Result<std::shared_ptr<Container>> Filesystem::container(std::uint64_t ino) const {
+  EFS_TRY(check_here(ino));
   auto opened = backend_.open(ino);
   if (opened || opened.error().code != ENOENT) {
     return opened;

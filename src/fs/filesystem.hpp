@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -108,6 +109,13 @@ bool makes_holes(int mode);
 /// True for the extended attribute whose file a write must take it from.
 bool is_privilege(std::string_view xattr);
 
+/// The error of an operation that needs the content of a remote file (fs::Remote), or would move or
+/// change one: the caller waits until the content was fetched, and tries again. No other error of a
+/// Filesystem has this code, and no program may get it.
+inline constexpr int not_here_code = EREMOTE;
+
+std::unexpected<Error> not_here();
+
 /// Thread-safe. Errors are those that POSIX names. When a change returns success it is in the
 /// journal.
 class Filesystem final : private QuietFiles {
@@ -118,6 +126,7 @@ class Filesystem final : private QuietFiles {
   struct Rules {
     bool settle_after_sync = true;    // R1, in settle
     bool sync_before_dirty = true;    // R1, in settle_before
+    bool sync_before_fetched = true;  // R1, in Staging::end_fetch
     bool book_unchanged = true;       // R1, in book_settled
     bool stop_at_damage = true;       // R2
     bool free_after_durable = true;   // R3
@@ -302,6 +311,17 @@ class Filesystem final : private QuietFiles {
   /// True if the counted opens prove, at no cost, that no program can write to the file, by an open
   /// or a mapping. False if they do not.
   bool is_counted_quiet(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
+
+  // Files whose content is not here (remote.cpp). All that needs a content, or would change or move
+  // such a file, fails with not_here_code.
+
+  /// The remote files that rename() of these names would wait for.
+  std::vector<std::uint64_t> remote_in_rename(const NameIn& from, const NameIn& to,
+                                              unsigned flags) const EFS_EXCLUDES(mutex_);
+  bool is_remote(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
+
+  /// False: no file is remote, and none will be, unless staging publishes one. Takes no lock.
+  bool has_remote() const { return has_remote_; }
 
   /// True if every walk of a directory must reach the worker, because it changes the access time.
   bool every_walk_counts() const { return options_.access_times == AccessTimes::strict; }
@@ -563,6 +583,16 @@ class Filesystem final : private QuietFiles {
       EFS_REQUIRES_SHARED(mutex_);
   Result<Entry> entry_of(const Inode& inode, const ContainerPool::Ready* just_taken = nullptr) const
       EFS_REQUIRES_SHARED(mutex_);
+  /// As the container of a remote file will be. It is not asked, because a fetch changes it.
+  static struct stat remote_stat_of(const Inode& inode);
+  /// Fails if the file is remote.
+  Status check_here(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
+  /// Fails if the record would change or move a remote file.
+  Status refuse_remote(const Record& record) const EFS_REQUIRES(mutex_);
+  bool moves_remote(const Rename& record) const EFS_REQUIRES(mutex_);
+
+  void note_remote() EFS_REQUIRES(mutex_) { has_remote_ = names_.remote_files() > 0; }
+
   Result<struct stat> container_stat_of(const Inode& inode,
                                         const ContainerPool::Ready* just_taken) const
       EFS_REQUIRES_SHARED(mutex_);
@@ -756,6 +786,9 @@ class Filesystem final : private QuietFiles {
   std::atomic<std::uint64_t> durable_{0};  // sequence up to which records survive power loss
   // a sync or an append has failed: no more durability, so no more changes
   std::atomic<bool> broken_{false};
+  std::atomic<bool> has_remote_{false};
+  // the file that gets its extended attributes before its name; 0: none
+  std::uint64_t being_published_ EFS_GUARDED_BY(mutex_) = 0;
   std::atomic<KernelView*> kernel_{nullptr};
   std::atomic<Sharer*> sharer_{nullptr};
   std::atomic<ChangeWatch*> watch_{nullptr};  // called under the namespace lock

@@ -56,6 +56,7 @@ struct InodeExtra {
 
   std::optional<KeptTime> kept_time;
   std::unique_ptr<Content> content;  // null: the container knows it
+  std::unique_ptr<Remote> remote;    // null: the content is here
 };
 
 /// True if `path` is one of `names`, which are separated by NUL.
@@ -150,6 +151,9 @@ struct Inode {
 
   /// The content that records describe; null if the container knows it.
   const Content* content() const { return extra ? extra->content.get() : nullptr; }
+
+  /// True if the container does not have the content, because the PFS has it.
+  bool is_remote() const { return extra && extra->remote; }
 
   /// True if a write by an unprivileged caller must clear a privilege, so that the worker must see
   /// every write.

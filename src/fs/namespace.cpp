@@ -163,7 +163,7 @@ std::string Namespace::path_of(const Inode& directory, const std::string& name) 
 
 void Namespace::make_room(const Record& record) {
   std::uint64_t parent = 0;
-  if (const auto* made = std::get_if<MakeNode>(&record)) {
+  if (const auto* made = node_of(record)) {
     parent = made->parent;
   } else if (const auto* linked = std::get_if<Link>(&record)) {
     parent = linked->parent;
@@ -195,6 +195,10 @@ bool Namespace::is_new_number(std::uint64_t ino) const {
 }
 
 Status Namespace::apply_one(const MakeNode& r) {
+  return make(r, nullptr);
+}
+
+Status Namespace::make(const MakeNode& r, std::unique_ptr<Remote> remote) {
   Inode* parent = directory(r.parent);
   const bool nameless = r.name.empty();
   if (!is_new_number(r.ino) || !is_file_type(r.mode)) {
@@ -207,6 +211,9 @@ Status Namespace::apply_one(const MakeNode& r) {
     return impossible("make node");
   }
   auto inode = new_inode(r);
+  if (remote) {
+    inode->more().remote = std::move(remote);
+  }
   if (!nameless) {
     came_in(*inode);
   }
@@ -541,6 +548,64 @@ Status Namespace::apply_one(const LostWrites& r) {
   // A live request has counted before: see Filesystem::record_lost_write().
   inode->lost_writes = r.lacks == 0 ? 0 : std::max(inode->lost_writes, 1U);
   return {};
+}
+
+// A snapshot has a remote file as it is: also one without an origin, or a changed one that only
+// lost its name.
+Status Namespace::apply_one(const MakeRemote& r) {
+  constexpr std::uint64_t largest = std::numeric_limits<std::int64_t>::max();
+  if (!S_ISREG(r.mode) || r.background > 1 || r.version.size > largest) {
+    return impossible("make remote");
+  }
+  auto remote = std::make_unique<Remote>(Remote{.version = r.version,
+                                                .source = r.source,
+                                                .background = r.background != 0,
+                                                .priority = r.priority});
+  EFS_TRY(make(r, std::move(remote)));
+  ++remote_files_;
+  remote_bytes_ += r.version.size;
+  return {};
+}
+
+Status Namespace::apply_one(const Fetched& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || !inode->is_remote()) {
+    return impossible("fetched");
+  }
+  end_remote(*inode);
+  inode->extra->parts.clear();  // the mark of a removal that was not completed: it is whole now
+  return {};
+}
+
+void Namespace::end_remote(Inode& inode) {
+  --remote_files_;
+  remote_bytes_ -= inode.extra->remote->version.size;
+  inode.extra->remote.reset();
+}
+
+void Namespace::destroy(std::uint64_t ino) {
+  if (Inode* inode = find(ino); inode != nullptr && inode->is_remote()) {
+    end_remote(*inode);
+  }
+  inodes_.erase(ino);
+}
+
+std::vector<std::uint64_t> Namespace::remote_below(const Inode& directory, bool any) const {
+  std::vector<std::uint64_t> found;
+  std::vector<const Inode*> todo{&directory};
+  while (remote_files_ > 0 && !todo.empty() && (!any || found.empty())) {
+    const Inode& at = *todo.back();
+    todo.pop_back();
+    at.directory->for_each([&](const std::string&, const Directory::Entry& entry) {
+      const Inode& inode = *find(entry.ino);
+      if (inode.is_directory()) {
+        todo.push_back(&inode);
+      } else if (inode.is_remote()) {
+        found.push_back(inode.ino);
+      }
+    });
+  }
+  return found;
 }
 
 Status Namespace::apply_one(const Settled& r) {

@@ -54,7 +54,7 @@ class Namespace {
   void snapshot(const std::function<void(const Record&)>& emit) const;
 
   /// Removes an inode without a name.
-  void destroy(std::uint64_t ino) { inodes_.erase(ino); }
+  void destroy(std::uint64_t ino);
 
   /// Calls visit for every name, in no order.
   void for_each_name(const std::function<void(const Inode& parent, const std::string& name,
@@ -81,6 +81,15 @@ class Namespace {
   const ledger::Ledger& ledger() const { return ledger_; }
 
   std::size_t size() const { return inodes_.size(); }
+
+  /// The number of remote files, and their bytes.
+  std::uint64_t remote_files() const { return remote_files_; }
+
+  std::uint64_t remote_bytes() const { return remote_bytes_; }
+
+  /// The remote files in this directory and below. `any`: the search ends in the first directory
+  /// with one.
+  std::vector<std::uint64_t> remote_below(const Inode& directory, bool any = false) const;
 
   /// The path of `name` in `directory`, relative to the root ("a/b").
   std::string path_of(const Inode& directory, const std::string& name) const;
@@ -110,6 +119,8 @@ class Namespace {
   Status apply_one(const Gone& record);
   Status apply_one(const SetContent& record);
   Status apply_one(const LostWrites& record);
+  Status apply_one(const MakeRemote& record);
+  Status apply_one(const Fetched& record);
 
   template <typename Event>
     requires std::is_constructible_v<ledger::Event, const Event&>
@@ -117,6 +128,10 @@ class Namespace {
     ledger_.apply(event);
     return {};
   }
+
+  /// `remote`: null if the content is here.
+  Status make(const MakeNode& record, std::unique_ptr<Remote> remote);
+  void end_remote(Inode& inode);
 
   // These records concern requests and not names; Filesystem handles them.
   Status apply_one(const NewConnection&) { return {}; }
@@ -149,6 +164,7 @@ class Namespace {
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;
   std::uint64_t directory_renames_ = 0;
+  std::uint64_t remote_files_ = 0, remote_bytes_ = 0;
   bool has_kept_directories_ = false;
   std::map<std::string, GoneInput> gone_;
   ledger::Ledger ledger_;

@@ -76,8 +76,8 @@ Status Filesystem::punch(std::uint64_t ino, std::uint64_t proof, MappedFile& con
                          std::span<const Run> runs) {
   WriteLock lock(mutex_);
   Inode* inode = names_.find(ino);
-  if (inode == nullptr || !owns_pages(*inode) || inode->write_opens > 0 || inode->edits != proof ||
-      held_ > 0) {
+  if (inode == nullptr || !owns_pages(*inode) || inode->is_remote() || inode->write_opens > 0 ||
+      inode->edits != proof || held_ > 0) {
     return fail(EAGAIN);
   }
   auto& kept = inode->more().kept_time;

@@ -10,12 +10,23 @@ namespace {
 constexpr std::uint32_t version_without_levels = 3;
 constexpr std::size_t types_without_levels = 15;
 
+template <typename T, typename... Types>
+constexpr std::size_t type_of(std::variant<Types...>*) {
+  std::size_t index = 0;
+  (void)((std::is_same_v<T, Types> || (++index, false)) || ...);
+  return index;
+}
+
 // The lowest level whose readers can carry out a record of this type.
 std::uint8_t needs_of(std::size_t type) {
   constexpr std::size_t content = Record(SetContent{}).index();
   constexpr std::size_t first_event = Record(ledger::Announced{}).index();
+  constexpr std::size_t remote = type_of<MakeRemote>(static_cast<Record*>(nullptr));
   if (type == content) {
     return content_level;
+  }
+  if (type >= remote) {
+    return remote_level;
   }
   return type < first_event ? first_level : ledger_level;
 }
@@ -45,6 +56,13 @@ Result<Record> decode_as(std::size_t type, FieldReader reader, bool grows) {
 }
 
 }  // namespace
+
+const MakeNode* node_of(const Record& record) {
+  if (const auto* remote = std::get_if<MakeRemote>(&record)) {
+    return remote;
+  }
+  return std::get_if<MakeNode>(&record);
+}
 
 std::uint64_t inode_of(const Record& record) {
   return std::visit(

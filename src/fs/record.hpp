@@ -255,27 +255,60 @@ struct LostWrites {
   }
 };
 
+/// A MakeNode of a regular file whose content is not in its container but on the PFS (Remote). A
+/// reader that took the container for the content would export a hole.
+struct MakeRemote : MakeNode {
+  Origin version;  // of the PFS file
+  std::string source;
+  std::uint8_t background = 0;
+  std::int32_t priority = 0;
+
+  template <typename F>
+  void fields(F&& f) {
+    MakeNode::fields(f);
+    f(version.device, version.inode, version.size, version.mtime, version.ctime, source, background,
+      priority);
+  }
+};
+
+/// The container of this remote file has the content of the PFS file (R1: it is as durable as the
+/// store before this record).
+struct Fetched {
+  std::uint64_t ino = 0;
+
+  template <typename F>
+  void fields(F&& f) {
+    f(ino);
+  }
+};
+
 /// The index of an alternative is its type on the medium. Only append alternatives; never reorder
 /// them.
 using Record =
     std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes,
                  NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone,
                  SetContent, ledger::Announced, ledger::Exported, ledger::Removed, ledger::Imported,
-                 ledger::DirectoryGiven, ledger::Missed, LostWrites>;
+                 ledger::DirectoryGiven, ledger::Missed, LostWrites, MakeRemote, Fetched>;
 
 /// The first level of the format, and the level that this efs has. A record states the level that
 /// its reader needs. A new type, or a new field behind the others (see record_fields.hpp), is a new
 /// level. It is needed, unless a reader may ignore the type or the field: encode() then keeps the
 /// lower level.
-inline constexpr std::uint8_t first_level = 4, record_level = 5;
+inline constexpr std::uint8_t first_level = 4, record_level = 6;
 
 /// The level of the ledger's events: a reader that skipped one could take another user's file for
 /// this store's. And of LostWrites: a reader that skipped it would export a file with a hole.
 inline constexpr std::uint8_t ledger_level = 5;
 
+/// The level of remote files: a reader that skipped one could take its hole for its content.
+inline constexpr std::uint8_t remote_level = 6;
+
 /// Reserved for SetContent. This efs has its type and Namespace::apply() for it, but its file
 /// systems cannot serve such a file. So it refuses the record (see decode()), and writes none.
-inline constexpr std::uint8_t content_level = 6;
+inline constexpr std::uint8_t content_level = 7;
+
+/// The new node of a MakeNode or a MakeRemote; null: another record.
+const MakeNode* node_of(const Record& record);
 
 /// The inode in the reply to the record's request; 0 for Unlink and Rename.
 std::uint64_t inode_of(const Record& record);

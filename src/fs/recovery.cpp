@@ -80,6 +80,7 @@ Status Filesystem::recover() {
   {
     WriteLock lock(mutex_);
     EFS_TRY(replay());
+    note_remote();
     look_for_failed_sync();
     auto emptied = EmptiedFiles::read(*medium_);
     // A salvage exports the rest, and a takeover serves programs.

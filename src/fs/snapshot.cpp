@@ -7,6 +7,7 @@
 
 #include "fs/acl.hpp"
 #include "fs/namespace.hpp"
+#include "fs/staging_place.hpp"
 
 namespace efs::fs {
 
@@ -43,6 +44,15 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
     r.origin_path = inode.extra->origin_path;
   }
   return r;
+}
+
+Record node_record_of(const Inode& inode, std::uint64_t parent, const std::string& name,
+                      std::uint64_t cookie) {
+  const MakeNode node = make_node_of(inode, parent, name, cookie);
+  if (!inode.is_remote()) {
+    return node;
+  }
+  return remote_node(node, *inode.extra->remote);
 }
 
 // In several records if one cannot have all extents. The first replaces what lies before them, and
@@ -149,7 +159,7 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
                       .name = name});
             return true;
           }
-          emit(make_node_of(inode, parent.ino, name, entry.cookie));
+          emit(node_record_of(inode, parent.ino, name, entry.cookie));
           emit_extras(inode, emit);
           if (inode.is_directory()) {
             directories.push_back(&inode);
@@ -159,7 +169,7 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   }
   // Files that are open without a name: later records may concern them.
   for (const auto ino : orphans()) {
-    emit(make_node_of(*find(ino), find(ino)->parent, "", 0));
+    emit(node_record_of(*find(ino), find(ino)->parent, "", 0));
     emit_extras(*find(ino), emit);
   }
   emit_extras(root(), emit);

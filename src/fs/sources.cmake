@@ -39,6 +39,7 @@ set(sources
   quiet_files.cpp
   record.cpp
   recovery.cpp
+  remote.cpp
   room_ahead.cpp
   seal.cpp
   settle.cpp
@@ -50,5 +51,6 @@ set(sources
   staging_invalidate.cpp
   staging_links.cpp
   staging_live.cpp
+  staging_remote.cpp
   zero_pages.cpp
 )

@@ -77,6 +77,11 @@ MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const S
   return node;
 }
 
+MakeRemote remote_node(const MakeNode& node, const Remote& remote) {
+  return {node, remote.version, remote.source, static_cast<std::uint8_t>(remote.background),
+          remote.priority};
+}
+
 std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node) {
   // the names and numbers of the record want room too
   constexpr std::size_t most = store::Journal::max_payload / 2;
@@ -133,6 +138,7 @@ Result<OpenContainer> Staging::adopt_file(Container& other) {
 }
 
 Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
+  EFS_TRY(filesystem_.check_here(ino));
   std::atomic<std::uint32_t>& count = filesystem_.held_;
   {
     // The lock excludes a punch of zeros, which changes the container's mtime for a moment.
@@ -140,13 +146,17 @@ Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
     ++count;
   }
   const std::shared_ptr<void> counted(nullptr, [&count](void*) { --count; });
-  auto file = held(ino, filesystem_.backend_.open(ino, CachePolicy::closed));
+  auto file = open_any_container(ino);
   if (file) {
     using Counted = std::pair<std::shared_ptr<Container>, std::shared_ptr<void>>;
     const auto both = std::make_shared<Counted>(std::move(file->container), counted);
     file->container = std::shared_ptr<Container>(both, both->first.get());
   }
   return file;
+}
+
+Result<OpenContainer> Staging::open_any_container(std::uint64_t ino) {
+  return held(ino, filesystem_.backend_.open(ino, CachePolicy::closed));
 }
 
 void Staging::abandon(std::uint64_t ino) {
@@ -166,6 +176,7 @@ std::size_t Staging::publish_files(std::span<const StagedFile> files, Status& fa
     } catch (const std::bad_alloc&) {
       failed = fail(ENOMEM);
     }
+    filesystem_.being_published_ = 0;
     if (!failed) {
       break;
     }
@@ -191,8 +202,11 @@ Status Staging::publish_one(const StagedFile& file) {
   node.origin_path = file.path;
   node.xattrs = file.xattrs;
   const auto bulky = take_bulky_xattrs(node);
+  const auto record = [&]() -> Record {
+    return file.remote ? Record(remote_node(node, *file.remote)) : Record(node);
+  };
   if (bulky.empty()) {
-    return filesystem_.commit(0, node, removal_reserve(place->name));
+    return filesystem_.commit(0, record(), removal_reserve(place->name));
   }
   // The name last, so that a journal that ends between these records shows no file without its
   // attributes.
@@ -200,7 +214,8 @@ Status Staging::publish_one(const StagedFile& file) {
                   .parent = node.parent,
                   .time = node.ctime,
                   .name = std::exchange(node.name, {})};
-  EFS_TRY(filesystem_.commit(0, node));
+  EFS_TRY(filesystem_.commit(0, record()));
+  filesystem_.being_published_ = file.ino;
   for (const auto& [name, value] : bulky) {
     EFS_TRY(filesystem_.commit(
         0, SetXattr{.ino = file.ino, .time = node.ctime, .name = name, .value = value}));
@@ -412,7 +427,7 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
 }
 
 bool Staging::has_content_that_came_in(const Inode& inode) {
-  return !inode.dirty && inode.is_whole_import() && !inode.extra->saved;
+  return !inode.dirty && inode.is_whole_import() && !inode.extra->saved && !inode.is_remote();
 }
 
 // Returns the staging state of a name. `keep` and `keep_path` of `step` come from the directory
@@ -461,6 +476,10 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   }
   item.xattrs = extra.xattrs;
   item.parts = extra.parts;
+  item.remote = inode.is_remote();
+  if (item.remote) {
+    item.fetch_failure = extra.remote->failure;
+  }
   if (S_ISLNK(inode.mode)) {
     item.target = extra.target;
   }

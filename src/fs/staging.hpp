@@ -63,6 +63,16 @@ struct StagedAttributes {
   Nanoseconds mtime = 0;
 };
 
+/// A file of which the buffer has all but the content. The content is on the PFS until it is
+/// fetched, and the container is a hole meanwhile.
+struct Remote {
+  Origin version;             // of the PFS file: only this version may become the content
+  std::string source;         // an absolute path, or one relative to root-dir
+  bool background = false;    // is to be fetched even if no program opens it
+  std::int32_t priority = 0;  // among these
+  std::string failure{};      // why the last fetch by this process failed, for people; not recorded
+};
+
 /// The container of a file, open for reading and writing. It stays open as long as this or a copy.
 struct OpenContainer {
   std::uint64_t ino = 0;
@@ -76,6 +86,7 @@ struct StagedFile {
   StagedAttributes attributes;  // for publish_files(): the container already has these times
   Origin origin;
   std::map<std::string, std::string> xattrs{};
+  std::optional<Remote> remote{};  // for publish_files(): the container is a hole
 };
 
 /// Returns true after the deadline of work on many names. Called by several threads.
@@ -118,6 +129,8 @@ struct WalkItem {
   // why a regular file's content is unreadable (then its size is unknown, and 0 here) or lost
   // (lost_its_content()); "": no known reason
   std::string unreadable{};
+  bool remote = false;          // the content is not here: see Remote
+  std::string fetch_failure{};  // of a remote file: Remote::failure
   // the loaded parts of a partial file ("0+4096,8192+100"); "": the file is whole
   std::string parts;
 };
@@ -172,6 +185,43 @@ class Staging {
 
   /// Opens the container of an existing file.
   Result<OpenContainer> open_container(std::uint64_t ino);
+
+  // Contents that are not here yet (staging_remote.cpp).
+
+  /// A remote file whose content may be written to its container now.
+  struct Fetch {
+    Remote remote;
+    FileTime atime, mtime;  // those of the file
+    OpenContainer file;     // empty
+  };
+
+  /// Begins, or begins anew, to fetch the content of a remote file. nullopt: its content is here.
+  /// ESTALE: the file has lost its name. One fetch of a file at a time.
+  Result<std::optional<Fetch>> begin_fetch(std::uint64_t ino);
+  /// False if the file has lost its name, or its content is here.
+  bool is_remote(std::uint64_t ino) const;
+  /// The container has the whole content: makes the content durable and then known as the file's.
+  /// The file is clean, with its times. ESTALE as above.
+  Status end_fetch(const Fetch& fetch);
+
+  /// Records why a fetch of the file has failed, for people. Without effect if it is here.
+  void note_fetch_failure(std::uint64_t ino, std::string why);
+
+  /// The remote files with a name, or those of them with Remote::background.
+  struct RemoteFile {
+    std::uint64_t ino = 0;
+    std::int32_t priority = 0;
+  };
+
+  std::vector<RemoteFile> remote_files(bool background_only) const;
+  /// The path of a file with one name, for people; "": it has no name.
+  std::string path_of(std::uint64_t ino) const;
+
+  struct RemoteTotals {
+    std::uint64_t files = 0, bytes = 0;
+  };
+
+  RemoteTotals remote_totals() const;
 
   /// As Filesystem::secure().
   Status secure(std::span<const std::uint64_t> inos);
@@ -357,6 +407,8 @@ class Staging {
   };
 
   Result<std::uint64_t> new_number();
+  /// As open_container(), also of a remote file.
+  Result<OpenContainer> open_any_container(std::uint64_t ino);
   /// The directory that holds the last component of `path`, by the namespace alone. Under the
   /// namespace lock.
   Result<Place> locate(const std::string& path) const;

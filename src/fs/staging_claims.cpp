@@ -80,13 +80,6 @@ Staging::Claims Staging::stale_claims(const Inode& inode, const Taken& taken) co
 
 Status Staging::give_up(const Inode& inode, const Claims& claims) {
   filesystem_.mutex_.assert_held();
-  // The file that has the name now has replaced that version; its own inode no longer has a record
-  // of it.
-  for (const auto& name : claims.staged) {
-    if (!filesystem_.names_.gone().contains(name)) {
-      EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
-    }
-  }
   SetStaging staging = staging_of(inode);
   for (const auto& name : claims.staged) {
     staging.origin_path = without_name(staging.origin_path, name);
@@ -103,6 +96,16 @@ Status Staging::give_up(const Inode& inode, const Claims& claims) {
   }
   if (staging.saved == 0 && (was_copy || staging.staged == 0)) {
     staging.dirty = 1;
+  }
+  if (staging.dirty != 0 && inode.is_remote()) {
+    return not_here();  // before any record
+  }
+  // The file that has the name now has replaced that version; its own inode no longer has a record
+  // of it.
+  for (const auto& name : claims.staged) {
+    if (!filesystem_.names_.gone().contains(name)) {
+      EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
+    }
   }
   return filesystem_.commit(0, staging);
 }

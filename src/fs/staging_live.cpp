@@ -26,9 +26,14 @@ std::vector<std::string> other_names_of_import(const SetStaging& staging, const 
 }
 
 // The staging data of an inode that loses the name `path`, which the PFS has and keeps. `last`: its
-// only name.
+// only name. A remote file always has an origin: if the process dies before the removal, the PFS
+// still has its content.
 SetStaging staging_without(const Inode& inode, const std::string& path, bool last) {
   SetStaging staging = staging_of(inode);
+  if (inode.is_remote()) {
+    staging.parts = "0+0";  // not the job's removal: see Staging::remove()
+    return staging;
+  }
   staging.origin_path = without_name(staging.origin_path, path);
   staging.saved_path = without_name(staging.saved_path, path);
   staging.staged = staging.staged != 0 && !staging.origin_path.empty();
@@ -158,7 +163,7 @@ Status Staging::publish_in_steps(MakeNode& node, const std::map<std::string, std
 }
 
 Status Staging::publish_over(const StagedFile& file, Over over, const std::string& parts) {
-  const auto& [ino, path, attributes, origin, xattrs] = file;
+  const auto& [ino, path, attributes, origin, xattrs, remote] = file;
   EFS_TRY(filesystem_.backend_.set_times(ino, attributes.atime, attributes.mtime));
   Published published;
   {

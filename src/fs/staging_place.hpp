@@ -18,6 +18,9 @@ struct Place {
 MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type,
                      const StagedAttributes& attributes, FileTime now);
 
+/// The same for a file whose content is not here.
+MakeRemote remote_node(const MakeNode& node, const Remote& remote);
+
 /// Takes the extended attributes out of the node where they are more than its record can hold: they
 /// need records of their own, before it gets a name.
 std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node);

@@ -12,6 +12,7 @@
 #include "fuse/due_work.hpp"
 #include "fuse/limits.hpp"
 #include "fuse/observer.hpp"
+#include "fuse/put_aside.hpp"
 #include "fuse/registration_batch.hpp"
 #include "fuse/usage.hpp"
 #include "fuse/walk_policy.hpp"
@@ -45,6 +46,7 @@ struct Connection {
   Usage* usage = nullptr;                 // for the report of the job; null: none is kept
   DueWork* due_work = nullptr;            // done after a reply; null: none
   std::unique_ptr<PacedRequests> paced;   // while requests are served; null: no limits
+  PutAside* put_aside = nullptr;          // null: no content is fetched
   // a thread waits for the kernel to write pages back (mapped_pages.hpp)
   std::atomic_flag writes_back{};
   Door door;  // exists on every mount whose supervisor had memory for it

@@ -48,8 +48,9 @@ bool without_exceptions(Action action) {
 
 }  // namespace
 
-Delivery::Delivery(std::uint64_t number, std::vector<std::byte>& buffer)
-    : number_(number), buffer_(buffer) {
+Delivery::Delivery(std::uint64_t number, std::vector<std::byte>& buffer,
+                   std::span<const std::byte> request, int wait_error)
+    : number_(number), buffer_(buffer), request_(request), wait_error_(wait_error) {
   delivery_of_thread = this;
 }
 
@@ -190,7 +191,28 @@ int Request::send(const Outcome& outcome, Send send_by) {
   return send_by(std::exchange(handle_, nullptr));
 }
 
+// From park() on another thread may handle the request. libfuse forgets it without a reply.
+void Request::wait_for_content(std::uint64_t ino) {
+  PutAside* aside = connection_->put_aside;
+  const int error = delivery_->wait_error();
+  if (error != 0 || aside == nullptr || delivery_->request().empty()) {
+    return reply_error(error != 0 ? error : EIO);
+  }
+  if (!aside->park(ino, delivery_->request())) {
+    aside->want_all(std::span(&ino, 1));  // the next try finds it
+    return reply_error(EAGAIN);
+  }
+  const fuse_req_t handle = std::exchange(handle_, nullptr);
+  const bool interrupted = fuse_req_interrupted(handle) != 0;
+  fuse_reply_none(handle);
+  connection_ = nullptr;
+  aside->parked(ino, number(), interrupted);
+}
+
 void Request::reply_error(int code) {
+  if (code == fs::not_here_code) {
+    code = EIO;  // a program must not get it; the handlers that may meet it wait
+  }
   send({.error = code}, [&](fuse_req_t handle) {
     if (operation_ != Operation::forget) {
       return fuse_reply_err(handle, code);

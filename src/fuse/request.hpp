@@ -29,8 +29,9 @@ struct Connection;
 class Delivery {
  public:
   /// `number`: the request's number, with resent_bit. `buffer` is borrowed and grows if an answer
-  /// needs more.
-  Delivery(std::uint64_t number, std::vector<std::byte>& buffer);
+  /// needs more. `request`: as the kernel sent it; borrowed. `wait_error`: see wait_error().
+  Delivery(std::uint64_t number, std::vector<std::byte>& buffer,
+           std::span<const std::byte> request = {}, int wait_error = 0);
   ~Delivery();
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
@@ -40,12 +41,20 @@ class Delivery {
 
   std::uint64_t number() const { return number_; }
 
+  std::span<const std::byte> request() const { return request_; }
+
+  /// The request has waited for a content, and must not wait again but fail with this error; 0: it
+  /// may wait.
+  int wait_error() const { return wait_error_; }
+
   /// Throws std::bad_alloc.
   std::span<std::byte> buffer(std::size_t size);
 
  private:
   const std::uint64_t number_;
   std::vector<std::byte>& buffer_;
+  const std::span<const std::byte> request_;
+  const int wait_error_;
 };
 
 /// Move-only. A Request sends exactly one reply: it logs and drops a second one, and a Request that
@@ -103,6 +112,11 @@ class Request {
   std::size_t size_of_entry_plus(const fs::Filesystem::DirectoryItem& item) const;
   void add_entry_plus(std::span<std::byte> rest, const fs::Filesystem::DirectoryItem& item,
                       fuse_entry_param told) const;
+
+  /// The request needs the content of a remote file. It is put aside and handled again when the
+  /// file was fetched; this object is empty then. Replies with the error if that fetch has failed,
+  /// or if nothing fetches. Throws std::bad_alloc, without an effect.
+  void wait_for_content(std::uint64_t ino);
 
   // Replies. A reply that returns bool returns false if the kernel no longer waits because the
   // client was interrupted. The kernel then does not know the inode or open of the reply.

@@ -28,6 +28,7 @@
 #include "fuse/adapter.hpp"
 #include "fuse/library.hpp"
 #include "fuse/limits.hpp"
+#include "fuse/put_aside.hpp"
 #include "fuse/request.hpp"
 #include "fuse/upkeep.hpp"
 #include "fuse/wire.hpp"
@@ -44,6 +45,7 @@ struct Shared {
   std::atomic<bool> progressed{false};
   std::atomic<int> failure{0};     // errno of an error that ended the session
   PacedRequests* paced = nullptr;  // null: the mount has no limits
+  PutAside* aside = nullptr;       // null: no content is fetched
 };
 
 // Replaces libfuse's own loop, which hides the request's header and blocks in read(2). The pages of
@@ -60,14 +62,16 @@ class FuseReader final : public RequestReader {
     if (fuse_session_exited(shared_.session) != 0) {
       return Got::end;
     }
-    if (take_delayed()) {
+    wait_error_ = 0;
+    locks_ = false;
+    if (take_aside() || take_delayed()) {
       return Got::request;
     }
     ssize_t got = 0;
     do {
       got = ::read(fuse_session_fd(shared_.session), memory_.data(), memory_.size());
       buffer_.size = got > 0 ? static_cast<std::size_t>(got) : 0;
-    } while (buffer_.size > 0 && put_off());
+    } while (buffer_.size > 0 && (ends_wait() || put_off()));
     if (got >= static_cast<ssize_t>(sizeof(fuse_in_header))) {
       return Got::request;
     }
@@ -91,8 +95,12 @@ class FuseReader final : public RequestReader {
       shared_.keep({memory_.data(), memory_.data() + buffer_.size});
     }
     {
-      const Delivery delivery(header.unique, answer_);
+      const Delivery delivery(header.unique, answer_, std::span(memory_.data(), buffer_.size),
+                              wait_error_);
       fuse_session_process_buf(shared_.session, &buffer_);
+    }
+    if (locks_) {
+      shared_.aside->handled();
     }
     const bool is_new = (header.unique & resent_bit) == 0;
     if (is_new && shared_.progress && !shared_.progressed.exchange(true)) {
@@ -102,14 +110,38 @@ class FuseReader final : public RequestReader {
 
   bool wait(int milliseconds) override {
     const int delayed = shared_.paced != nullptr ? shared_.paced->ready_fd() : -1;
-    std::array<pollfd, 3> what{
+    const int aside = shared_.aside != nullptr ? shared_.aside->ready_fd() : -1;
+    std::array<pollfd, 4> what{
         pollfd{.fd = fuse_session_fd(shared_.session), .events = POLLIN, .revents = 0},
         pollfd{.fd = shared_.end, .events = POLLIN, .revents = 0},
-        pollfd{.fd = delayed, .events = POLLIN, .revents = 0}};
+        pollfd{.fd = delayed, .events = POLLIN, .revents = 0},
+        pollfd{.fd = aside, .events = POLLIN, .revents = 0}};
     return ::poll(what.data(), what.size(), milliseconds) != 0;
   }
 
  private:
+  bool take_aside() {
+    if (shared_.aside == nullptr) {
+      return false;
+    }
+    const auto taken =
+        shared_.aside->take(std::span(static_cast<std::byte*>(buffer_.mem), memory_.size()));
+    buffer_.size = taken.size;
+    wait_error_ = taken.error;
+    locks_ = taken.locks;
+    return taken.size > 0;
+  }
+
+  // True for the interrupt of a request that waits for a content: libfuse does not know it.
+  bool ends_wait() const {
+    if (shared_.aside == nullptr || header().opcode != FUSE_INTERRUPT) {
+      return false;
+    }
+    fuse_interrupt_in interrupted{};
+    std::memcpy(&interrupted, memory_.data() + sizeof(fuse_in_header), sizeof interrupted);
+    return shared_.aside->interrupt(interrupted.unique & ~resent_bit);
+  }
+
   bool take_delayed() {
     if (shared_.paced == nullptr) {
       return false;
@@ -138,6 +170,8 @@ class FuseReader final : public RequestReader {
   const PresentMemory memory_;
   fuse_buf buffer_{};
   std::vector<std::byte> answer_;
+  int wait_error_ = 0;  // of the request in the buffer: see Delivery
+  bool locks_ = false;  // likewise: see PutAside::Taken
 };
 
 // Gives the session the descriptor, which the session closes. The loop waits with poll(2), so that
@@ -259,6 +293,7 @@ Session::Session(fs::Filesystem& filesystem, BackingRegistrar* registrar, Option
                   .xattr = options.xattr,
                   .usage = options.usage,
                   .due_work = options.due_work,
+                  .put_aside = options.put_aside,
                   .door = Door(options.door, options.door_totals)},
       limits_(options.limits),
       end_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -346,6 +381,7 @@ void Session::space_given_back(std::uint64_t ino) {
 }
 
 void Session::name_changed(std::uint64_t parent, const std::string& name) {
+  const PutAside::Telling telling(connection_.put_aside);
   ReadLock lock(notify_);
   if (session_ == nullptr) {
     return;
@@ -361,6 +397,7 @@ void Session::name_changed(std::uint64_t parent, const std::string& name) {
 
 void Session::name_removed(std::uint64_t parent, const std::string& name, std::uint64_t ino,
                            bool last) {
+  const PutAside::Telling telling(connection_.put_aside);
   ReadLock lock(notify_);
   if (session_ == nullptr) {
     return;
@@ -380,6 +417,7 @@ void Session::name_removed(std::uint64_t parent, const std::string& name, std::u
 // Expires the entry only. Invalidating a directory's entry would unhash it, and programs that work
 // in the directory would notice.
 void Session::name_doubted(std::uint64_t parent, const std::string& name, std::uint64_t ino) {
+  const PutAside::Telling telling(connection_.put_aside);
   ReadLock lock(notify_);
   if (session_ == nullptr) {
     return;
@@ -499,7 +537,8 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
                 .end = end_.get(),
                 .keep = hooks.keep,
                 .progress = hooks.progress,
-                .paced = connection_.paced.get()};
+                .paced = connection_.paced.get(),
+                .aside = connection_.put_aside};
   Status status;
   if (!attach(session, fuse_fd)) {
     shared.failure = EIO;
@@ -513,6 +552,9 @@ Status Session::run(UniqueFd fuse_fd, const RequestLoop::Options& options, const
       serve_requests(
           options, [&] { return std::make_unique<FuseReader>(shared); }, hooks, init != nullptr);
       connection_.paced.reset();
+      if (connection_.put_aside != nullptr) {
+        connection_.put_aside->clear();
+      }
     }
   }
   // No thread serves any more, so none waits in a notification for a reply of this session.

@@ -50,6 +50,8 @@ class Session final : public fs::KernelView {
     // What the mount may do per second; null: no limits. Needs the daemon's path, and `uncached` to
     // count every read. Must outlive the session
     Limits* limits = nullptr;
+    // Requests that wait for contents; null: none is fetched. Must outlive the session
+    PutAside* put_aside = nullptr;
     DoorMemory* door = nullptr;         // null: the mount has no door; must outlive the session
     DoorTotals* door_totals = nullptr;  // null: the session's own; must outlive the session
   };

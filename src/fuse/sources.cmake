@@ -19,6 +19,7 @@ set(sources
   name_table.cpp
   negotiation.cpp
   observer.cpp
+  put_aside.cpp
   registration_batch.cpp
   request.cpp
   request_loop.cpp

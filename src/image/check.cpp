@@ -394,7 +394,7 @@ class Check {
   // container. Other files have no version to compare with.
   static std::string contradiction(const fs::Inode& inode, const struct stat& st) {
     if (inode.dirty || !inode.extra || !inode.extra->origin || inode.extra->saved ||
-        !inode.extra->parts.empty()) {
+        !inode.extra->parts.empty() || inode.is_remote()) {
       return "";
     }
     const fs::Origin& origin = *inode.extra->origin;

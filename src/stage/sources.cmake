@@ -30,6 +30,7 @@ set(sources
   export/unmatched.cpp
   import/cache.cpp
   import/cache_entry.cpp
+  import/fetch.cpp
   import/reuse.cpp
   import/stage_in.cpp
   live/drop.cpp

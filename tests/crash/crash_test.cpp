@@ -37,7 +37,7 @@ void hold(const test::Scenario& scenario, Enumeration how) {
 
 void hold_everything(Enumeration how) {
   for (const auto& scenario : {test::every_operation(), test::every_staging(), test::every_export(),
-                               test::every_loss(), test::bulky_attributes()}) {
+                               test::every_loss(), test::every_fetch(), test::bulky_attributes()}) {
     for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often}) {
       how.smallest_compaction = compaction;
       hold(scenario, how);
@@ -293,6 +293,12 @@ TEST_CASE("the enumeration notices each rule that is broken", "[crash][bites]") 
              .places = places,
              .rules = {.sync_before_dirty = false}},
             "R1: what becomes dirty is not synced before");
+      bites(test::every_fetch(),
+            {.durability = durability,
+             .rounds = 16,
+             .places = places,
+             .rules = {.sync_before_fetched = false}},
+            "R1: a content that was fetched is not synced before its record");
       bites(scenario,
             {.durability = durability, .places = places, .rules = {.free_after_reader = false}},
             "R3: a container goes while somebody reads it");

@@ -555,6 +555,56 @@ Step stage_nothing() {
           }};
 }
 
+// A file whose content is not here.
+Step stage_remote(const std::string& path, std::uint64_t size) {
+  return {
+      "stage in remote " + path, [=](Life& life) {
+        fs::Staging staging(life.filesystem);
+        const auto file = life.note(staging.begin_open_file());
+        if (!file) {
+          return;
+        }
+        const fs::Origin version{.device = 1, .inode = file->ino, .size = size};
+        const Status sized = file->container->truncate(size);
+        if (!life.note(sized) || !life.note(test::publish_file(
+                                     staging, life.backend,
+                                     {.ino = file->ino,
+                                      .path = path,
+                                      .attributes = {.mode = 0644},
+                                      .origin = version,
+                                      .remote = fs::Remote{.version = version, .source = path}}))) {
+          staging.abandon(file->ino);
+        }
+      }};
+}
+
+// A part of the content arrives, and the worker dies or gives up.
+Step fetch_in_part(const std::string& path, const std::string& part) {
+  return {"fetch a part of " + path, [=](Life& life) {
+            const auto begun = life.note(fs::Staging(life.filesystem).begin_fetch(life.find(path)));
+            if (begun && *begun) {
+              life.note((*begun)->file.container->write(std::as_bytes(std::span(part)), 0));
+            }
+          }};
+}
+
+// R1: with the record the whole content is there.
+Step fetch(const std::string& path, const std::string& content) {
+  return {"fetch " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            const auto ino = life.find(path);
+            const auto begun = life.note(staging.begin_fetch(ino));
+            if (!begun || !*begun ||
+                !life.note((*begun)->file.container->write(std::as_bytes(std::span(content)), 0))) {
+              return;
+            }
+            life.promises[ino] = {content, life.records_after};
+            if (!life.note(staging.end_fetch(**begun)) && !life.world.ended()) {
+              life.promises.erase(ino);
+            }
+          }};
+}
+
 // Adopts a container that the cache shares: written long ago, and never synced.
 Step adopt(const std::string& path, const std::string& content) {
   return {"adopt " + path, [=](Life& life) {
@@ -818,6 +868,29 @@ Scenario every_loss() {
           lose_write("a"), surely(fsyncdir()), begin_anew("a"),    surely(fsyncdir()),
           create("b"),     write("b", text),   lose_write("b"),    surely(fsync("b")),
           lose_write("a"), rename("a", "c"),   surely(fsyncdir()), kernel_write("c", text)};
+}
+
+Scenario every_fetch() {
+  const std::string one(700, '1'), two(900, '2');
+  return {stage_remote("a", one.size()),
+          stage_remote("b", two.size()),
+          stage_remote("c", one.size()),
+          surely(settle()),
+          fetch_in_part("a", "part"),
+          fetch("a", one),
+          fetch_in_part("b", "another part"),
+          stage_remote("d", two.size()),
+          fetch("d", two),
+          take_back("c"),
+          surely(settle()),
+          fetch("b", two),
+          open_for_writing("b"),
+          rename("a", "e"),
+          stage_remote("f", one.size()),
+          surely(fsyncdir()),
+          create("g"),
+          rename("g", "f"),
+          surely(fsyncdir())};
 }
 
 Scenario every_staging() {

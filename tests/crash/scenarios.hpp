@@ -21,6 +21,9 @@ Scenario every_export();
 /// Files that lose writes, and that programs begin anew.
 Scenario every_loss();
 
+/// Files whose contents come later, in part and as a whole.
+Scenario every_fetch();
+
 /// Steps with a visible change each, and syncs that are acknowledged.
 Scenario visible_operations();
 

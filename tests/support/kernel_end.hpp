@@ -91,6 +91,18 @@ class KernelEnd {
   std::vector<Reply> send(std::uint32_t opcode, std::uint64_t ino, const Message& arguments,
                           std::uint64_t number = 0) {
     deliver(opcode, ino, arguments, number);
+    return replies();
+  }
+
+  /// Handles a whole request again that was put aside, with this fuse::Delivery::wait_error().
+  std::vector<Reply> send_again(Message request, int wait_error) {
+    fuse_in_header header{};
+    std::memcpy(&header, request.data(), sizeof header);
+    process(request, header.unique, wait_error);
+    return replies();
+  }
+
+  std::vector<Reply> replies() {
     std::vector<Reply> replies;
     std::vector<std::byte> bytes(std::size_t{1} << 20U);
     ssize_t got = 0;
@@ -124,10 +136,14 @@ class KernelEnd {
     header.pid = static_cast<std::uint32_t>(::getpid());
     Message whole = message_of(header);
     whole.insert(whole.end(), arguments.begin(), arguments.end());
+    process(whole, header.unique, 0);
+  }
+
+  void process(Message& whole, std::uint64_t unique, int wait_error) {
     fuse_buf buffer{};
     buffer.size = whole.size();
     buffer.mem = whole.data();
-    const fuse::Delivery delivery(header.unique, answer_);
+    const fuse::Delivery delivery(unique, answer_, whole, wait_error);
     if (failing_ == 0) {
       fuse_session_process_buf(session_, &buffer);
       return;

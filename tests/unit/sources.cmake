@@ -51,6 +51,8 @@ set(sources
   daemon/drain_candidates_test.cpp
   daemon/drain_schedule_test.cpp
   daemon/drainer_test.cpp
+  daemon/fetch_queue_test.cpp
+  daemon/fetcher_test.cpp
   daemon/file_verbs_test.cpp
   daemon/job_history_test.cpp
   daemon/job_recorder_test.cpp
@@ -93,6 +95,7 @@ set(sources
   fs/open_table_test.cpp
   fs/record_test.cpp
   fs/recovery_test.cpp
+  fs/remote_test.cpp
   fs/removals_test.cpp
   fs/room_ahead_test.cpp
   fs/segment_tree_test.cpp
@@ -109,7 +112,9 @@ set(sources
   fuse/leader_placement_test.cpp
   fuse/limits_test.cpp
   fuse/name_table_test.cpp
+  fuse/put_aside_test.cpp
   fuse/registration_batch_test.cpp
+  fuse/remote_requests_test.cpp
   fuse/request_loop_test.cpp
   fuse/request_test.cpp
   fuse/session_test.cpp
@@ -177,6 +182,7 @@ set(sources
   stage/export/unmatched_test.cpp
   stage/forwarding_source_test.cpp
   stage/import/cache_test.cpp
+  stage/import/fetch_test.cpp
   stage/import/reuse_test.cpp
   stage/import/stage_in_fault_test.cpp
   stage/import/stage_in_test.cpp

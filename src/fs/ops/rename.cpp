@@ -154,7 +154,13 @@ Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(
   if (pair->target != nullptr) {
     EFS_TRY(check_target(*pair->source, *pair->target, call.flags));
   }
-
+  const Rename record{.parent = call.parent,
+                      .new_parent = call.new_parent,
+                      .flags = call.flags & RENAME_EXCHANGE,
+                      .time = clock_.now(),
+                      .name = call.name,
+                      .new_name = call.new_name};
+  EFS_TRY(refuse_remote(record));  // before any sync
   auto first = unsynced_by_rename(call, *pair, synced);
   if (!first.empty()) {
     return RenameStep{.sync_first = std::move(first), .replaced = {}};
@@ -163,14 +169,7 @@ Result<Filesystem::RenameStep> Filesystem::rename_unless_unsynced(
 
   const std::uint64_t replaced =
       pair->target != nullptr && !call.exchanges() ? pair->target->ino : 0;
-  EFS_TRY(commit(call.caller.request,
-                 Rename{.parent = call.parent,
-                        .new_parent = call.new_parent,
-                        .flags = call.flags & RENAME_EXCHANGE,
-                        .time = clock_.now(),
-                        .name = call.name,
-                        .new_name = call.new_name},
-                 change_of_reserve(call, replaced != 0)));
+  EFS_TRY(commit(call.caller.request, record, change_of_reserve(call, replaced != 0)));
   return RenameStep{.sync_first = {},
                     .replaced = replaced != 0 ? reap_unnamed(replaced, call.level) : Reaped{}};
 }

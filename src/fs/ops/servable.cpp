@@ -21,7 +21,8 @@ std::vector<ContainerPool::Ready> Filesystem::servable(
     ReadLock lock(mutex_);
     for (const std::uint64_t ino : inodes) {
       if (const Inode* inode = names_.find(ino); inode != nullptr && inode->is_regular() &&
-                                                 inode->nlink > 0 && !inode->carries_privilege()) {
+                                                 inode->nlink > 0 && !inode->carries_privilege() &&
+                                                 !inode->is_remote()) {
         found.push_back({.ino = ino, .container = {}});
       }
     }

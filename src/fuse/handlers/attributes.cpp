@@ -56,6 +56,9 @@ void setattr(Request& request, fuse_ino_t ino, struct stat* attributes, int to_s
   const fs::AttributeChange change = to_change(*attributes, to_set);
   auto changed =
       filesystem.with_room([&] { return filesystem.setattr(request.caller(), ino, change); });
+  if (!changed && needs_content(changed.error())) {
+    return request.wait_for_content(ino);
+  }
   Door& door = request.connection().door;
   if (fs::changes_epoch(change) && door.has_cached_pages(request.connection())) {
     return door.pages().store_then(
@@ -112,6 +115,9 @@ void setxattr(Request& request, const Setxattr& attribute) {
     return filesystem.setxattr(request.caller(), attribute.ino, attribute.name,
                                std::string(attribute.value, attribute.size), attribute.flags);
   });
+  if (!set && needs_content(set.error())) {
+    return request.wait_for_content(attribute.ino);
+  }
   Door& door = request.connection().door;
   if (fs::is_privilege(attribute.name) && door.has_cached_pages(request.connection())) {
     return door.pages().store_then(
@@ -125,7 +131,11 @@ void removexattr(Request& request, fuse_ino_t ino, const char* name) {
   if (refused(request)) {
     return;
   }
-  request.reply(request.filesystem().removexattr(request.caller(), ino, name));
+  const Status removed = request.filesystem().removexattr(request.caller(), ino, name);
+  if (!removed && needs_content(removed.error())) {
+    return request.wait_for_content(ino);
+  }
+  request.reply(removed);
 }
 
 }  // namespace efs::fuse::handle

@@ -180,6 +180,9 @@ void open(Request& request, fuse_ino_t ino, fuse_file_info* info) {
   request.observe({.ino = ino});
   Connection& connection = request.connection();
   const auto opened = open_file(request, {.ino = ino, .info = info});
+  if (!opened && needs_content(opened.error())) {
+    return request.wait_for_content(ino);
+  }
   if (!opened) {
     return request.reply_error(opened.error().code);
   }

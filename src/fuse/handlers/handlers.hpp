@@ -112,6 +112,11 @@ void fsync(Request& request, fuse_ino_t ino, int data_only, fuse_file_info* info
 void fallocate(Request& request, const Fallocate& range);
 void lseek(Request& request, fuse_ino_t ino, off_t offset, int whence, fuse_file_info* info);
 
+/// True if the operation must wait for the content of a remote file: Request::wait_for_content().
+inline bool needs_content(const Error& error) {
+  return error.code == fs::not_here_code;
+}
+
 /// Makes a node for the client of the request. No reply.
 Result<fs::Entry> make_node(const Request& request, fuse_ino_t parent, const char* name,
                             mode_t mode, dev_t rdev);

@@ -5,6 +5,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <new>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "fuse/connection.hpp"
 #include "fuse/convert.hpp"
@@ -24,6 +27,14 @@ void note_made(const Request& request, fuse_ino_t parent, const char* name) {
   if (Usage* usage = request.connection().usage; usage != nullptr) {
     usage->missed.remove(parent, name);
   }
+}
+
+// A rename of a directory waits for one file after the other; all are fetched at once.
+void wait_for_contents(Request& request, const std::vector<std::uint64_t>& remote) {
+  if (PutAside* aside = request.connection().put_aside) {
+    aside->want_all(std::span(remote).subspan(1));
+  }
+  request.wait_for_content(remote.front());
 }
 
 }  // namespace
@@ -97,8 +108,12 @@ void link(Request& request, fuse_ino_t ino, fuse_ino_t new_parent, const char* n
   request.observe({.ino = ino, .new_parent = new_parent, .new_name = new_name});
   note_made(request, new_parent, new_name);
   fs::Filesystem& filesystem = request.filesystem();
-  request.reply_entry(filesystem.with_room(
-      [&] { return filesystem.link(request.caller(), ino, new_parent, new_name); }));
+  const auto linked = filesystem.with_room(
+      [&] { return filesystem.link(request.caller(), ino, new_parent, new_name); });
+  if (!linked && needs_content(linked.error())) {
+    return request.wait_for_content(ino);
+  }
+  request.reply_entry(linked);
 }
 
 void unlink(Request& request, fuse_ino_t parent, const char* name) {
@@ -125,10 +140,21 @@ void rename(Request& request, const Rename& rename) {
   }
   note_made(request, rename.new_parent, rename.new_name);
   fs::Filesystem& filesystem = request.filesystem();
-  request.reply(filesystem.with_room([&] {
-    return filesystem.rename(request.caller(), {rename.parent, rename.name},
-                             {rename.new_parent, rename.new_name}, rename.flags);
-  }));
+  const std::string name = rename.name, new_name = rename.new_name;
+  const auto do_rename = [&] {
+    return filesystem.rename(request.caller(), {rename.parent, name}, {rename.new_parent, new_name},
+                             rename.flags);
+  };
+  Status renamed = filesystem.with_room(do_rename);
+  while (!renamed && needs_content(renamed.error())) {
+    const auto remote = filesystem.remote_in_rename({rename.parent, name},
+                                                    {rename.new_parent, new_name}, rename.flags);
+    if (!remote.empty()) {
+      return wait_for_contents(request, remote);
+    }
+    renamed = filesystem.with_room(do_rename);  // the last one was fetched meanwhile
+  }
+  request.reply(renamed);
 }
 
 // An open directory has no state here. After ENOSYS the kernel opens and closes directories without

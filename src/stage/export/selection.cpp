@@ -44,12 +44,30 @@ ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
   return entry;
 }
 
+/// The entry of a file whose content is not here. Its container is a hole, so it is never exported.
+/// It is changed only for an export under another name, or of everything.
+ReceiptEntry remote_entry(const fs::WalkItem& item) {
+  if (!is_dirty(item)) {
+    return receipt_entry(item, Action::unchanged,
+                         "its content is not here: no program has opened it, and the PFS has it");
+  }
+  ReceiptEntry entry = receipt_entry(
+      item, Action::failed,
+      "its content is not here: no program has opened it, and only the PFS has it, as it was when "
+      "the job began");
+  entry.code = EIO;
+  return entry;
+}
+
 /// The entry of an item that is not exported; nullopt if it is.
 std::optional<ReceiptEntry> entry_unless_outgoing(const config::JobConfig& config,
                                                   const fs::WalkItem& item) {
   const mode_t type = item.attributes.st_mode & S_IFMT;
   if (type != S_IFDIR && type != S_IFREG && type != S_IFLNK) {
     return receipt_entry(item, Action::skipped, "a socket, FIFO or device");
+  }
+  if (item.remote && (!is_dirty(item) || class_of(config, item) == config::FileClass::persistent)) {
+    return remote_entry(item);
   }
   if (!is_dirty(item)) {
     return item.unreadable.empty() ? receipt_entry(item, Action::unchanged, {})

@@ -126,7 +126,9 @@ class PendingFiles {
   /// The number of files that have their name now; `failed` as ImportSink::publish_files says.
   std::size_t size() const { return files_.size(); }
 
-  std::uint64_t size_of(std::size_t number) const { return files_[number].origin.size; }
+  std::uint64_t size_of(std::size_t number) const {
+    return files_[number].remote ? 0 : files_[number].origin.size;
+  }
 
   std::size_t publish(Status& failed) { return published_ = buffer_.publish_files(files_, failed); }
 
@@ -502,10 +504,15 @@ class StageIn {
 
   Status read_version(const PlanEntry& entry, DirectoryCursor& directory, Scratch& scratch,
                       PendingFiles& pending) {
-    let_second_pass(entry.origin, progress_.cancel);
+    if (!is_remote(entry)) {
+      let_second_pass(entry.origin, progress_.cancel);
+    }
     auto source = open_planned(entry, directory);
     if (!source) {
       return std::unexpected(source.error());
+    }
+    if (is_remote(entry)) {
+      return make_remote(entry, *source, pending);
     }
     Reuse::File known = reuse_.look_at(entry, entry.reusable ? pfs_.fstat(*source) : fail(ENOENT));
     const auto from_cache = reuse_.take(known, entry.place, scratch, progress_);
@@ -522,20 +529,47 @@ class StageIn {
     if (!origin) {
       return std::unexpected(origin.error());
     }
-    if (auto done = file->container->set_times(entry.attributes.atime, entry.attributes.mtime);
-        !done) {
+    EFS_TRY(complete(entry, *origin, *file->container, *source, pending.last()));
+    reuse_.keep(known, *origin, *file->container);
+    return {};
+  }
+
+  /// Makes a hole of the size of the file: its content comes later (fetch.hpp).
+  Status make_remote(const PlanEntry& entry, PfsRef source, PendingFiles& pending) {
+    const auto file = buffer_.begin_open_file_at(entry.place);
+    if (!file) {
+      return with_context(file.error(), "making it in the buffer");
+    }
+    pending.add(file->ino);
+    if (auto done = file->container->truncate(entry.size); !done) {
+      return with_context(done.error(), "setting its size in the buffer");
+    }
+    const auto origin = unchanged_origin(entry, source);
+    if (!origin) {
+      return std::unexpected(origin.error());
+    }
+    fs::StagedFile& staged = pending.last();
+    staged.remote = fs::Remote{.version = *origin,
+                               .source = source_of(entry),
+                               .background = entry.stage == config::StageWhen::background,
+                               .priority = entry.priority};
+    return complete(entry, *origin, *file->container, source, staged);
+  }
+
+  /// Gives the container its times, and `staged` what the file needs to get its name.
+  Status complete(const PlanEntry& entry, const fs::Origin& origin, Container& container,
+                  PfsRef source, fs::StagedFile& staged) {
+    if (auto done = container.set_times(entry.attributes.atime, entry.attributes.mtime); !done) {
       return with_context(done.error(), "setting its times in the buffer");
     }
-    auto xattrs = pfs_.xattrs(*source);
+    auto xattrs = pfs_.xattrs(source);
     if (!xattrs) {
       return with_context(xattrs.error(), "reading its extended attributes");
     }
-    reuse_.keep(known, *origin, *file->container);
-    fs::StagedFile& staged = pending.last();
     staged.xattrs = std::move(*xattrs);
     staged.path = entry.path;
     staged.attributes = entry.attributes;
-    staged.origin = *origin;
+    staged.origin = origin;
     return {};
   }
 

@@ -103,7 +103,7 @@ std::string writers_text(const fs::Writers& writers) {
 /// The writers of a file as a line for people, and as a member of `answer`; "" if the buffer does
 /// not know them.
 std::string record_writers(fs::Staging& staging, const fs::WalkItem& item, Json& answer) {
-  if (!S_ISREG(item.attributes.st_mode)) {
+  if (!S_ISREG(item.attributes.st_mode) || item.remote) {
     return {};
   }
   const auto writers = staging.writers(item.ino);
@@ -122,6 +122,13 @@ std::string record_lacking_content(fs::Staging& staging, const fs::WalkItem& ite
   if (staging.lost_its_content(item)) {
     answer["content_lost"] = true;
     text += "  content      power loss took it before the first fsync: the file is empty since\n";
+  } else if (item.remote) {
+    text +=
+        "  content      not here: it is fetched from the PFS when a program opens the file, or by "
+        "efs load\n";
+    if (!item.fetch_failure.empty()) {
+      text += "               the last fetch failed: " + printable(item.fetch_failure) + "\n";
+    }
   } else if (!item.unreadable.empty()) {
     text += "  content      cannot be read from the buffer: " + printable(item.unreadable) + "\n";
   }
@@ -190,6 +197,12 @@ Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) 
              {"staged", staged(item)}};
   if (S_ISREG(item.attributes.st_mode) && item.place < config.backends.size()) {
     entry["backend"] = config.backends[item.place].id;
+  }
+  if (item.remote) {
+    entry["remote"] = true;
+  }
+  if (!item.fetch_failure.empty()) {
+    entry["fetch_failure"] = item.fetch_failure;
   }
   if (!item.parts.empty()) {
     entry["parts"] = item.parts;

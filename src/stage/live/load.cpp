@@ -30,7 +30,7 @@ bool has_version(const fs::WalkItem& item, const fs::Origin& version) {
 }
 
 bool is_whole(const fs::WalkItem& item) {
-  return item.parts.empty() && item.unreadable.empty();
+  return item.parts.empty() && item.unreadable.empty() && !item.remote;
 }
 
 /// The buffer as stage_in() sees it during a load. It keeps published files unnamed until all are
@@ -549,6 +549,10 @@ class Load : LiveTransfer {
     if (auto there = staging_.find(entry.path); there && has_version(*there, entry.origin)) {
       for (const auto& known : parts_of(there->parts)) {
         parts = united(std::move(parts), known);
+      }
+      // programs expect the whole content of a remote file
+      if (there->remote) {
+        parts = {{.offset = 0, .length = entry.size}};
       }
     }
     if (parts.size() != 1 || parts.front().length != entry.size) {

@@ -61,6 +61,7 @@ void Expansion::add(const config::Resource& resource) {
   line_ = resource.line;
   priority_ = resource.priority;
   reusable_ = resource.reusable;
+  stage_ = resource.stage;
   skips_vanished_ = resource.vanished == config::Vanished::skip;
   follows_ = resource.follow;
   const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";

@@ -14,6 +14,7 @@ namespace {
 void add_requests_of(const PlanEntry& known, PlanEntry& entry) {
   entry.priority = std::max(entry.priority, known.priority);
   entry.reusable = entry.reusable || (entry.outside.empty() && known.reusable);
+  entry.stage = std::min(entry.stage, known.stage);
   entry.found = entry.found && known.found;
   entry.may_vanish = entry.found && entry.may_vanish && known.may_vanish;
 }
@@ -40,6 +41,7 @@ PlanEntry& Expansion::insert_at(const std::string& path, std::optional<std::stri
   const auto [at, known] = find(path);
   entry.priority = priority_;
   entry.reusable = entry.outside.empty() && reusable_;
+  entry.stage = stage_;
   entry.found = !named_;
   entry.may_vanish = entry.found && skips_vanished_;
   if (known) {
@@ -61,6 +63,7 @@ std::pair<Expansion::Entries::iterator, bool> Expansion::find(const std::string&
 void Expansion::ask_again(PlanEntry& entry) const {
   entry.priority = std::max(entry.priority, priority_);
   entry.reusable = entry.outside.empty() && (entry.reusable || reusable_);
+  entry.stage = std::min(entry.stage, stage_);
   entry.found = entry.found && !named_;
   entry.may_vanish = entry.may_vanish && entry.found && skips_vanished_;
 }

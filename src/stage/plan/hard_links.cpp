@@ -46,7 +46,7 @@ void group_links(std::vector<PlanEntry>& entries) {
 
 void sum_up(Plan& plan) {
   plan.bytes = plan.needed = plan.inodes = plan.files = plan.reusable_files = plan.reusable_bytes =
-      0;
+      plan.remote_files = plan.remote_bytes = 0;
   for (auto& entry : plan.entries) {
     if (entry.type == EntryType::file) {
       ++plan.files;
@@ -58,6 +58,11 @@ void sum_up(Plan& plan) {
     plan.bytes += entry.size;
     plan.needed += entry.needed;
     ++plan.inodes;
+    if (is_remote(entry)) {
+      ++plan.remote_files;
+      plan.remote_bytes += entry.size;
+      continue;  // it bypasses the cache
+    }
     if (entry.type != EntryType::file || !entry.reusable) {
       continue;
     }

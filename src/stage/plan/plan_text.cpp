@@ -19,6 +19,15 @@ const char* name_of(EntryType type) {
   return "file";
 }
 
+const char* name_of(config::StageWhen stage) {
+  switch (stage) {
+    case config::StageWhen::background: return "background";
+    case config::StageWhen::on_access: return "on-access";
+    case config::StageWhen::now: break;
+  }
+  return "now";
+}
+
 nlohmann::json entry_json(const Plan& plan, const PlanEntry& entry) {
   nlohmann::json json{
       {"path", entry.path},
@@ -35,6 +44,7 @@ nlohmann::json entry_json(const Plan& plan, const PlanEntry& entry) {
       json["backend"] = plan.shares.at(entry.place).backend;
     }
     json["reusable"] = entry.reusable;
+    json["stage"] = name_of(is_remote(entry) ? entry.stage : config::StageWhen::now);
   }
   if (entry.source) {
     json["source"] = *entry.source;
@@ -65,6 +75,8 @@ nlohmann::json to_json(const Plan& plan) {
                       {"inodes", plan.inodes},
                       {"reusable_files", plan.reusable_files},
                       {"reusable_bytes", plan.reusable_bytes},
+                      {"remote_files", plan.remote_files},
+                      {"remote_bytes", plan.remote_bytes},
                       {"cache", plan.cache},
                       {"ok", plan.problems.empty()},
                       {"entries", nlohmann::json::array()},
@@ -162,6 +174,11 @@ std::string describe(const Plan& plan) {
   if (!plan.shares.empty()) {
     text += "durability: no name survives what " + escaped(plan.shares.front().backend) +
             " does not, no content what its own backend does not\n";
+  }
+  if (plan.remote_files > 0) {
+    text += "later: the contents of " + std::to_string(plan.remote_files) + " files, " +
+            format_bytes(plan.remote_bytes) + ", come when a program opens them, or in the " +
+            "background\n";
   }
   if (plan.reusable_files > 0) {
     text += "reusable: " + std::to_string(plan.reusable_files) + " files, " +

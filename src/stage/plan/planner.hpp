@@ -45,13 +45,22 @@ struct PlanEntry {
   bool found = false;       // in a directory or by a pattern; not named by a resource
   bool may_vanish = false;  // found, and skipped if it no longer exists when it is copied
   bool reusable = false;    // a resource permits it to be imported from, and kept in, the cache
+  // when its content is copied; the earliest that a resource says
+  config::StageWhen stage = config::StageWhen::now;
 
   const std::string& from() const { return source ? *source : path; }
 };
 
-/// The bytes to transfer, without holes.
+/// True for a file whose content stays on the PFS at first (fs::Remote). A file with several names
+/// is always imported whole, and an empty one has no content.
+inline bool is_remote(const PlanEntry& entry) {
+  return entry.stage != config::StageWhen::now && entry.type == EntryType::file && !entry.linked &&
+         entry.link_to.empty() && entry.size > 0;
+}
+
+/// The bytes to transfer by the stage-in, without holes.
 inline std::uint64_t data_of(const PlanEntry& entry) {
-  return std::min(entry.size, entry.allocated);
+  return is_remote(entry) ? 0 : std::min(entry.size, entry.allocated);
 }
 
 /// Copies the attributes of a file or directory on the PFS to its entry.
@@ -104,7 +113,8 @@ struct Plan {
   std::uint64_t inodes = 0;
   std::uint64_t files = 0;
   std::uint64_t reusable_files = 0, reusable_bytes = 0;
-  std::string cache;  // the base directory; "": there is none
+  std::uint64_t remote_files = 0, remote_bytes = 0;  // whose contents stay on the PFS at first
+  std::string cache;                                 // the base directory; "": there is none
   std::optional<std::uint64_t> capacity;
   // the stage-out also removes from results_dir the persistent inputs that the job removes
   bool deletions = false;

@@ -50,7 +50,9 @@ bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
 /// For an item that the job has not changed.
 Fate fate_of_clean(const PlanEntry& entry, const fs::WalkItem& item) {
   const mode_t type = item.attributes.st_mode & S_IFMT;
-  if (entry.type == EntryType::directory || !item.parts.empty() || !item.unreadable.empty()) {
+  // a remote file is made again: its resource may ask for its content now
+  if (entry.type == EntryType::directory || !item.parts.empty() || !item.unreadable.empty() ||
+      item.remote) {
     return Fate::replace;
   }
   if (entry.type == EntryType::symlink) {

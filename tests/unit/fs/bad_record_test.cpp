@@ -77,6 +77,47 @@ TEST_CASE(
   CHECK(refused > 1000);
 }
 
+TEST_CASE("only a regular file can be remote, and be fetched once", "[image]") {
+  fs::Namespace names(0755, 0, 0, 0);
+  fs::MakeRemote remote;
+  remote.ino = 7;
+  remote.parent = fs::root_ino;
+  remote.mode = S_IFREG | 0644;
+  remote.dirty = 0;
+  remote.staged = 1;
+  remote.name = "remote";
+  remote.version.size = 10;
+  const auto is_refused = [&](auto change) {
+    fs::MakeRemote other = remote;
+    change(other);
+    return !names.apply(other);
+  };
+  CHECK(is_refused([](auto& other) { other.mode = S_IFDIR | 0755; }));
+  CHECK(is_refused([](auto& other) { other.background = 2; }));
+  CHECK(is_refused([](auto& other) { other.version.size = UINT64_MAX; }));
+  CHECK_FALSE(names.apply(fs::Fetched{.ino = 7}));
+  REQUIRE(names.apply(remote));
+  CHECK(names.remote_files() == 1);
+  CHECK(names.remote_bytes() == 10);
+  CHECK(names.remote_below(names.root()) == std::vector<std::uint64_t>{7});
+  REQUIRE(names.apply(fs::Fetched{.ino = 7}));
+  CHECK(names.remote_files() == 0);
+  CHECK_FALSE(names.apply(fs::Fetched{.ino = 7}));
+  remote.ino = 8;
+  remote.name = "other";
+  REQUIRE(names.apply(remote));
+  REQUIRE(names.apply(fs::Unlink{.parent = fs::root_ino, .name = "other"}));
+  names.destroy(8);
+  CHECK(names.remote_files() == 0);
+  CHECK(names.remote_bytes() == 0);
+  // as a snapshot may have it: without an origin, and changed
+  remote.staged = 0;
+  remote.dirty = 1;
+  remote.name = "";
+  REQUIRE(names.apply(remote));
+  CHECK(names.remote_files() == 1);
+}
+
 TEST_CASE("a symbolic link without a target is refused", "[image]") {
   fs::Namespace names(0755, 0, 0, 0);
   CHECK_FALSE(names.apply(

@@ -47,7 +47,9 @@ std::vector<Record> examples() {
       ledger::Imported{1},
       ledger::DirectoryGiven{{1, 2}, {17, true, ledger::DirectoryShape{0750, 1, 2, 3}, true, 18}},
       ledger::Missed{50},
-      LostWrites{7, 1}};
+      LostWrites{7, 1},
+      MakeRemote{node, {6, 7, 8, 9, 10}, "b/name", 1, -3},
+      Fetched{7}};
 }
 
 std::vector<std::byte> bytes_of(const Record& record) {
@@ -64,6 +66,15 @@ bool is_of_level_5(const Record& record) {
          std::holds_alternative<ledger::DirectoryGiven>(record) ||
          std::holds_alternative<ledger::Missed>(record) ||
          std::holds_alternative<LostWrites>(record);
+}
+
+bool is_of_level_6(const Record& record) {
+  return std::holds_alternative<MakeRemote>(record) || std::holds_alternative<Fetched>(record);
+}
+
+int level_of(const Record& record) {
+  const bool is_content = std::holds_alternative<SetContent>(record);
+  return is_content ? 7 : is_of_level_6(record) ? 6 : is_of_level_5(record) ? 5 : 4;
 }
 
 // As a reader that has the level of every record.
@@ -111,7 +122,7 @@ TEST_CASE("a reader skips the fields and the types of a later level, unless it n
     CHECK(refused.error().code == EPROTONOSUPPORT);
     CHECK(refused.error().what ==
           "a record of type " + std::to_string(record.index()) +
-              " needs level 6 of the format, and this efs has level 5. Nothing was removed. Open "
+              " needs level 7 of the format, and this efs has level 6. Nothing was removed. Open "
               "the store with the efs that wrote it, or a newer one");
     longer[1] = std::byte{first_level - 1};
     CHECK(decode(longer).error().code == EPROTO);
@@ -131,9 +142,17 @@ TEST_CASE("a record states its level; that of a content is the next one: this ef
     INFO(record.index());
     const auto bytes = bytes_of(record);
     const bool is_content = std::holds_alternative<SetContent>(record);
-    CHECK(std::to_integer<int>(bytes[1]) == (is_content ? 6 : is_of_level_5(record) ? 5 : 4));
+    CHECK(std::to_integer<int>(bytes[1]) == level_of(record));
     const auto read = decode(bytes);
     CHECK(read.has_value() == !is_content);
+    CHECK((read || read.error().code == EPROTONOSUPPORT));
+  }
+}
+
+TEST_CASE("an efs of before remote files refuses a journal with one") {
+  for (const auto& record : examples()) {
+    const auto read = decode(bytes_of(record), efs::store::journal_version, 5);
+    CHECK(read.has_value() == (level_of(record) <= 5));
     CHECK((read || read.error().code == EPROTONOSUPPORT));
   }
 }
@@ -161,7 +180,7 @@ TEST_CASE("a record of version 3 has no level, and its exact length") {
     auto bytes = bytes_of(record);
     bytes.erase(bytes.begin() + 1);
     const auto read = decode(bytes, 3);
-    if (std::holds_alternative<SetContent>(record) || is_of_level_5(record)) {
+    if (level_of(record) > 4) {
       CHECK(read.error().code == EPROTO);
       continue;
     }

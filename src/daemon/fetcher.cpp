@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "daemon/fetcher.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "base/thread.hpp"
+#include "fs/staging.hpp"
+
+namespace efs::daemon {
+namespace {
+
+constexpr auto next_try = std::chrono::seconds(1);  // after a shortage of memory
+
+}  // namespace
+
+Fetcher::Fetcher(Parts parts)
+    : its_(parts), figures_(its_.figures != nullptr ? *its_.figures : own_figures_), aside_([this] {
+        auto made = fuse::PutAside::make([this](std::uint64_t ino) { want(ino); });
+        if (!made) {
+          log::warn("event=fetch_off reason=\"{}\"", describe(made.error()));
+        }
+        return made ? std::move(*made) : nullptr;
+      }()) {}
+
+Fetcher::~Fetcher() {
+  (void)end(Time::max());
+}
+
+void Fetcher::begin(fs::Filesystem& files) {
+  const MutexLock lock(mutex_);
+  files_ = &files;
+  serves_ = true;
+  progress_.cancel = false;
+}
+
+void Fetcher::fetch_all() {
+  const auto background = fs::Staging(*files_).remote_files(true);
+  const MutexLock lock(mutex_);
+  fetches_ = serves_;
+  for (const auto& file : background) {
+    queue_.add_background(file.ino, file.priority);
+  }
+  const auto threads = queue_.wanted() + std::min<std::size_t>(background.size(), most_background);
+  for (std::size_t i = 0; i < std::min<std::size_t>(threads, most_threads); ++i) {
+    add_thread();
+  }
+  if (working_ == 0) {
+    refuse_all();
+  }
+  changed_.notify_all();
+}
+
+void Fetcher::refuse_all() {
+  for (const auto ino : queue_.drop()) {
+    refuse(ino, EIO);
+  }
+}
+
+// A fetch that is running ends at its next call to the PFS.
+bool Fetcher::end(Time until) {
+  std::vector<std::jthread> ended;  // joined without the lock
+  {
+    const MutexLock lock(mutex_);
+    serves_ = fetches_ = false;
+    progress_.cancel = true;
+    refuse_all();
+    changed_.notify_all();
+    while (working_ > 0) {
+      if (until == Time::max()) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, until)) {
+        return working_ == 0;
+      }
+    }
+    ended = std::exchange(threads_, {});
+    files_ = nullptr;
+  }
+  return true;
+}
+
+void Fetcher::refuse(std::uint64_t ino, int error) {
+  if (aside_) {
+    aside_->fetched(ino, error);
+  }
+}
+
+// Called by a thread that serves requests.
+void Fetcher::want(std::uint64_t ino) noexcept try {
+  const MutexLock lock(mutex_);
+  if (!serves_) {
+    return refuse(ino, EIO);
+  }
+  queue_.want(ino);
+  if (!fetches_) {
+    return;
+  }
+  if (queue_.wanted() > idle_) {
+    add_thread();
+  }
+  if (working_ == 0) {
+    return refuse_all();
+  }
+  changed_.notify_all();
+} catch (const std::bad_alloc&) {
+  refuse(ino, ENOMEM);
+}
+
+void Fetcher::add_thread() {
+  if (working_ >= most_threads) {
+    return;
+  }
+  threads_.reserve(threads_.size() + 1);
+  auto thread = start_thread([this] { work(); });
+  if (!thread) {
+    log::warn("event=no_thread_for_fetch threads={} reason=\"{}\"", working_,
+              describe(thread.error()));
+    return;
+  }
+  threads_.push_back(std::move(*thread));
+  ++working_;
+}
+
+void Fetcher::work() noexcept {
+  mutex_.lock();
+  while (serves_) {
+    const bool wanted = queue_.wanted() > 0;
+    const bool may_take = wanted || background_running_ < most_background;
+    std::optional<std::uint64_t> ino;
+    bool is_left = false;  // in the queue, for want of memory
+    try {
+      ino = may_take ? queue_.take(true) : std::nullopt;
+    } catch (const std::bad_alloc&) {
+      is_left = true;
+    }
+    if (!ino) {
+      ++idle_;
+      if (is_left) {
+        (void)changed_.wait_until(mutex_, std::chrono::steady_clock::now() + next_try);
+      } else {
+        changed_.wait(mutex_);
+      }
+      --idle_;
+      continue;
+    }
+    background_running_ += wanted ? 0 : 1;
+    mutex_.unlock();
+    fetch(*ino);
+    mutex_.lock();
+    background_running_ -= wanted ? 0 : 1;
+    changed_.notify_all();
+  }
+  --working_;
+  changed_.notify_all();
+  mutex_.unlock();
+}
+
+// The queue forgets the file first: a request that is put aside from then on begins a new fetch.
+void Fetcher::fetch(std::uint64_t ino) {
+  const FetchOutcome outcome = its_.transfers.fetch(ino, progress_);
+  {
+    const MutexLock lock(mutex_);
+    queue_.done(ino);
+  }
+  try {
+    tell(ino, outcome);
+  } catch (const std::bad_alloc&) {
+  }  // the figures count
+  const int error = outcome.kind == FetchOutcome::Kind::here   ? 0
+                    : outcome.kind == FetchOutcome::Kind::gone ? ESTALE
+                                                               : EIO;
+  refuse(ino, error);
+}
+
+void Fetcher::tell(std::uint64_t ino, const FetchOutcome& outcome) {
+  if (outcome.kind == FetchOutcome::Kind::here) {
+    ++figures_.files;
+    figures_.bytes += outcome.bytes;
+    const MutexLock lock(mutex_);
+    error_.clear();
+    return;
+  }
+  if (outcome.kind != FetchOutcome::Kind::failed) {
+    return;
+  }
+  ++figures_.failures;
+  fs::Staging staging(*files_);
+  staging.note_fetch_failure(ino, describe(outcome.error));
+  const std::string path = staging.path_of(ino);
+  log::warn("event=fetch_failed path=\"{}\" reason=\"{}\"", escaped(path),
+            printable(describe(outcome.error)));
+  const MutexLock lock(mutex_);
+  error_ = path + ": " + describe(outcome.error);
+}
+
+void Fetcher::add_status(control::replies::Status& status) {
+  const MutexLock lock(mutex_);
+  if (files_ == nullptr) {
+    return;
+  }
+  const auto left = fs::Staging(*files_).remote_totals();
+  if (left.files == 0 && figures_.files == 0 && figures_.failures == 0) {
+    return;
+  }
+  auto& fetch = status.fetch.emplace();
+  fetch.fetched = figures_.files;
+  fetch.fetched_bytes = figures_.bytes;
+  fetch.failures = figures_.failures;
+  fetch.remote = left.files;
+  fetch.remote_bytes = left.bytes;
+  fetch.running = queue_.running();
+  fetch.waiting = aside_ ? aside_->waiting() : 0;
+  if (!error_.empty()) {
+    fetch.last_error = error_;
+  }
+}
+
+}  // namespace efs::daemon

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "daemon/fetch_queue.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <optional>
+#include <vector>
+
+using efs::daemon::FetchQueue;
+
+namespace {
+
+std::vector<std::uint64_t> all_of(FetchQueue& queue) {
+  std::vector<std::uint64_t> taken;
+  while (const auto next = queue.take(true)) {
+    taken.push_back(*next);
+  }
+  return taken;
+}
+
+}  // namespace
+
+TEST_CASE("what programs wait for comes first, in its order; the rest by priority", "[fetch]") {
+  FetchQueue queue;
+  queue.add_background(1, 0);
+  queue.add_background(2, 5);
+  queue.add_background(3, 5);
+  queue.add_background(4, -100);
+  queue.want(9);
+  queue.want(8);
+  CHECK(queue.wanted() == 2);
+  CHECK(queue.background() == 4);
+  CHECK(all_of(queue) == std::vector<std::uint64_t>{9, 8, 2, 3, 1, 4});
+}
+
+TEST_CASE("a file of the background that a program wants comes first, and once", "[fetch]") {
+  FetchQueue queue;
+  queue.add_background(1, 9);
+  queue.add_background(2, 0);
+  queue.want(2);
+  queue.want(2);
+  queue.add_background(2, 0);
+  CHECK(queue.wanted() == 1);
+  CHECK(queue.background() == 1);
+  CHECK(all_of(queue) == std::vector<std::uint64_t>{2, 1});
+}
+
+TEST_CASE("a file that is being fetched is not fetched twice, and may be again later", "[fetch]") {
+  FetchQueue queue;
+  queue.want(1);
+  REQUIRE(queue.take(false) == 1);
+  CHECK(queue.is_running(1));
+  queue.want(1);
+  queue.add_background(1, 0);
+  CHECK_FALSE(queue.take(true));
+  queue.done(1);
+  CHECK(queue.running() == 0);
+  queue.want(1);
+  CHECK(queue.take(false) == 1);
+}
+
+TEST_CASE("without a leave for the background only what programs want is taken", "[fetch]") {
+  FetchQueue queue;
+  queue.add_background(1, 0);
+  CHECK_FALSE(queue.take(false));
+  queue.want(2);
+  CHECK(queue.take(false) == 2);
+  CHECK_FALSE(queue.take(false));
+  CHECK(queue.take(true) == 1);
+}
+
+TEST_CASE("a dropped queue returns what programs wait for", "[fetch]") {
+  FetchQueue queue;
+  queue.want(1);
+  queue.want(2);
+  queue.want(3);
+  queue.add_background(4, 0);
+  REQUIRE(queue.take(true) == 1);
+  CHECK(queue.drop() == std::list<std::uint64_t>{2, 3});
+  CHECK_FALSE(queue.take(true));
+  CHECK(queue.running() == 1);
+  queue.want(2);
+  CHECK(queue.take(true) == 2);
+}
