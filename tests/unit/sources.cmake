@@ -10,6 +10,7 @@ set(sources
   base/clock_test.cpp
   base/cpu_binding_test.cpp
   base/door_memory_test.cpp
+  base/durability_test.cpp
   base/json_text_test.cpp
   base/line_file_test.cpp
   base/memory_bound_test.cpp
