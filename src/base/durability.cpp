@@ -15,16 +15,29 @@
 
 namespace efs {
 
+namespace {
+
+constexpr std::array names{"memory", "page cache", "persistent memory"};
+constexpr std::array meanings{"volatile, lost at a restart of the node",
+                              "durable by fsync or msync",
+                              "real DAX, made durable by flushes of the CPU's caches"};
+
+}  // namespace
+
 const char* name_of(Durability durability) {
-  static constexpr std::array names{"memory", "page cache", "persistent memory"};
   return names.at(static_cast<std::size_t>(durability));
 }
 
+std::optional<Durability> durability_named(std::string_view name) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (name == names[i]) {
+      return static_cast<Durability>(i);
+    }
+  }
+  return std::nullopt;
+}
+
 const char* meaning_of(Durability durability) {
-  static constexpr std::array meanings{
-      "volatile memory: it does not survive a restart of the node",
-      "page cache: durable by fsync or msync",
-      "DAX on persistent memory: durable by a flush of the CPU's caches"};
   return meanings.at(static_cast<std::size_t>(durability));
 }
 

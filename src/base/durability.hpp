@@ -3,6 +3,8 @@
 // The durability class of a store. probe_durability() is the only place that decides it.
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "base/shared_mapping.hpp"
 
@@ -19,7 +21,10 @@ enum class Durability : std::uint8_t {
 /// "memory", "page cache", "persistent memory". Interfaces contain these names.
 const char* name_of(Durability durability);
 
-/// A sentence for people: the class, and from when on data survive power loss.
+/// The class with this name.
+std::optional<Durability> durability_named(std::string_view name);
+
+/// Text for people: how stored data become durable.
 const char* meaning_of(Durability durability);
 
 /// The answers of a directory's file system.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Made by cmake/list_sources.sh.
 set(sources
+  backend_durability.cpp
   cache.cpp
   cancel.cpp
   check.cpp

@@ -98,7 +98,19 @@ finds 'a store without the space' problem 'store disk' 'free in .*the capacity i
 sed -i "s|daxfs: .*|daxfs: $S/nowhere|" "$S/site.yaml"
 finds 'a store that is not there' problem 'store disk' 'No such file'
 printf 'backends:\n  - id: disk\n    type: NVRAM-NVML\n    daxfs: /dev/shm\n    capacity: 32 MiB\n' >"$S/site.yaml"
-finds 'a store in memory is called one' warning 'store disk' 'memory, which no restart'
+finds 'a store in memory is called one' warning 'store disk' 'memory: volatile, lost at a restart'
+printf 'backends:\n  - id: disk\n    type: NVRAM-NVML\n    daxfs: /dev/shm\n    require-dax: true\n    capacity: 32 MiB\n' >"$S/site.yaml"
+finds 'a store in memory that must be persistent' problem 'store disk' "require-dax: true' no job starts"
+mkdir "$S/disk"
+sed -i "s|daxfs: .*|daxfs: $S/disk|" "$S/site.yaml"
+with_dax() { PMEM_IS_PMEM_FORCE=1 EFS_TEST_PMEM=1 "$EFS" doctor --json; }
+case $(stat -f -c %T "$S/disk") in
+  tmpfs|ramfs) skip 'a store on persistent memory' 'the test is on a tmpfs' ;;
+  *) check 'a store on persistent memory' json "$(with_dax)" '[c["level"] for c in d["checks"] if c["what"] == "store disk"][0] == "ok" and any("real DAX" in c["text"] for c in d["checks"])'
+     sed -i '/require-dax/d' "$S/site.yaml"
+     check 'a variable alone makes none' json "$(PMEM_IS_PMEM_FORCE=1 "$EFS" doctor --json)" '"real DAX" not in str(d["checks"])'
+     check 'a probe leaves nothing' test -z "$(ls -A "$S/disk")" ;;
+esac
 echo 'resorces: 1' >"$S/site.yaml"
 finds 'a site file with a misspelt key' problem 'site file' 'site.yaml:1:1: .*resorces'
 printf 'limits:\n  workers: 16\n' >"$S/site.yaml"

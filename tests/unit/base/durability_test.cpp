@@ -77,9 +77,14 @@ TEST_CASE("each class has a name and a meaning", "[durability]") {
   CHECK(name_of(Durability::volatile_memory) == std::string("memory"));
   CHECK(name_of(Durability::page) == std::string("page cache"));
   CHECK(name_of(Durability::cache_line) == std::string("persistent memory"));
+  for (const auto one : {Durability::volatile_memory, Durability::page, Durability::cache_line}) {
+    CHECK(durability_named(name_of(one)) == one);
+  }
+  CHECK(!durability_named("Page cache"));
+  CHECK(!durability_named(""));
   CHECK(std::string(meaning_of(Durability::volatile_memory)).contains("volatile"));
   CHECK(std::string(meaning_of(Durability::page)).contains("fsync or msync"));
-  CHECK(std::string(meaning_of(Durability::cache_line)).contains("DAX"));
+  CHECK(std::string(meaning_of(Durability::cache_line)).contains("real DAX"));
 }
 
 }  // namespace
