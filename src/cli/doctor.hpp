@@ -11,6 +11,7 @@
 
 #include "base/durability.hpp"
 #include "base/memory_bound.hpp"
+#include "cli/pmem_devices.hpp"
 #include "cli/slurm_site.hpp"
 #include "config/job_config.hpp"
 
@@ -63,6 +64,8 @@ Findings examine_leftovers();
 Findings lost_stores(const std::string& directory);
 /// Empty if this machine has no Slurm.
 Findings examine_slurm();
+/// Reports the persistent memory of this node, and the commands that make a backend of it.
+Findings judge_pmem(const PmemDevices& devices);
 
 // Functions that turn inputs into findings
 /// `release`: from uname(2).

@@ -126,6 +126,21 @@ job=$S/none.yaml
 finds 'a job file that is not there' problem 'job file' 'none.yaml'
 job=
 
+# --- persistent memory ---
+# Unit tests have nodes with persistent memory. This node may have none.
+before=$(listing "$S")
+check_exit 'persistent memory' 0 '^ok +type DRAM: .*' "$EFS" doctor --pmem
+check_exit 'a type that no backend has is told' 0 '^ok +type NVRAM-DEVDAX: not supported' "$EFS" doctor --pmem
+check 'as JSON' json "$("$EFS" doctor --pmem --json)" 'd["ok"] and {"regions", "dax", "problems"} == set(d["pmem"]) and {"type DRAM", "type NVRAM-NVML"} <= {c["what"] for c in d["checks"]}'
+check 'a node without any says what works instead' json "$("$EFS" doctor --pmem --json)" 'd["pmem"]["regions"] or d["pmem"]["dax"] or d["pmem"]["problems"] or any(c["what"] == "persistent memory" and "SSD" in c["advice"] for c in d["checks"])'
+check 'nothing else is examined' json "$("$EFS" doctor --pmem --json)" 'not {c["what"] for c in d["checks"]} & {"kernel", "memory", "site file"}'
+check_exit 'not with a job file' 2 'excludes' "$EFS" doctor --pmem "$JOB"
+check_exit 'nor with --mem' 2 'excludes' "$EFS" doctor --pmem --mem 1G
+check 'it changes nothing' test "$before" = "$(listing "$S")"
+if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
+  check_exit 'an ordinary user gets an answer' 0 'type NVRAM-NVML' runuser -u games -- "$EFS" doctor --pmem
+else skip 'persistent memory for an ordinary user' 'needs root to become one'; fi
+
 # --- the rights of the caller ---
 (ulimit -n 1000; "$EFS" doctor) >"$S/said" 2>&1
 check 'few open files' grep -q '^warning  open files: hard limit 1000' "$S/said"

@@ -21,7 +21,9 @@ set(sources
   base/text_test.cpp
   base/thread_test.cpp
   cli/colour_test.cpp
+  cli/doctor_pmem_test.cpp
   cli/doctor_test.cpp
+  cli/pmem_devices_test.cpp
   cli/scrape_test.cpp
   cli/screen_test.cpp
   cli/top_table_test.cpp
