@@ -14,17 +14,10 @@
 #include <string>
 
 #include "base/clock.hpp"
+#include "base/durability.hpp"
 #include "base/result.hpp"
 
 namespace efs {
-
-/// Which failures the stored data survives, after libpmem's granularity.
-enum class Durability : std::uint8_t {
-  volatile_memory,  // tmpfs: lasts as long as the machine runs
-  page,             // page cache: survives the death of efs at once, and power loss after the next
-                    // sync
-  cache_line,       // persistent memory: a drained store survives power loss
-};
 
 struct Space {
   std::uint64_t capacity = 0;   // bytes

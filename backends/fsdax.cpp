@@ -4,11 +4,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <libpmem.h>
-#include <linux/magic.h>
-#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -26,7 +23,6 @@
 #include "backends/container_file.hpp"
 #include "base/log.hpp"
 #include "base/mount_table.hpp"
-#include "base/shared_mapping.hpp"
 #include "base/slow_work.hpp"
 #include "base/text.hpp"
 
@@ -69,23 +65,6 @@ struct DirectoryName {
   operator const char*() const { return text.data(); }
 };
 
-// Returns whether this directory maps persistent memory. Called once: the answer is constant for a
-// file system.
-bool probe_pmem(int directory) {
-  UniqueFd fd(::openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!fd || ::ftruncate(fd.get(), 4096) != 0) {
-    return false;
-  }
-  const SharedMapping mapping = map_shared(fd.get(), 4096, 0);
-  if (mapping.address == nullptr) {
-    return false;
-  }
-  const bool pmem =
-      mapping.synchronous || (may_be_forced() && pmem_is_pmem(mapping.address, 4096) != 0);
-  ::munmap(mapping.address, 4096);
-  return pmem;
-}
-
 // As the kernel lists the mount: statfs(2) does not say.
 bool has_huge_pages(int directory) {
   struct stat st{};
@@ -104,14 +83,10 @@ class Fsdax final : public PlainBackend {
  public:
   explicit Fsdax(FsdaxOptions options)
       : options_(std::move(options)),
-        pmem_(probe_pmem(options_.directory.get())),
+        probe_(probe_durability(options_.directory.get(), ::pmem_is_pmem)),
         account_(counts_bytes() ? std::make_shared<CapacityAccount>(*options_.capacity) : nullptr),
         cache_(options_.open_containers) {
-    struct statfs fs{};
-    if (::fstatfs(options_.directory.get(), &fs) == 0) {
-      memory_ = fs.f_type == TMPFS_MAGIC;
-      zeros_take_space_ = memory_ && !account_ && has_huge_pages(options_.directory.get());
-    }
+    zeros_take_space_ = probe_.memory && !account_ && has_huge_pages(options_.directory.get());
   }
 
   Status prepare() {
@@ -148,7 +123,7 @@ class Fsdax final : public PlainBackend {
       account_->adjust(booked = static_cast<std::int64_t>(st.st_blocks) * 512);
     }
     try {
-      auto made = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_,
+      auto made = std::make_shared<ContainerFile>(std::move(fd), account_, probe_.maps_persistent,
                                                   durability() == Durability::page);
       if (policy != CachePolicy::kept_open) {
         return made;
@@ -206,7 +181,7 @@ class Fsdax final : public PlainBackend {
       return fail_errno();
     }
     EFS_TRY(refuse_other(fd.get(), id));
-    auto opened = std::make_shared<ContainerFile>(std::move(fd), account_, pmem_,
+    auto opened = std::make_shared<ContainerFile>(std::move(fd), account_, probe_.maps_persistent,
                                                   durability() == Durability::page);
     if (policy != CachePolicy::kept_open) {
       return opened;
@@ -309,7 +284,7 @@ class Fsdax final : public PlainBackend {
   }
 
   Status sync_all() override {
-    if (pmem_) {
+    if (probe_.maps_persistent) {
       pmem_drain();
     }
     return ::syncfs(options_.directory.get()) == 0 ? Status{} : fail_errno("containers");
@@ -384,20 +359,14 @@ class Fsdax final : public PlainBackend {
     }
   }
 
-  Durability durability() const override {
-    if (memory_) {
-      return Durability::volatile_memory;
-    }
-    return pmem_ ? Durability::cache_line : Durability::page;
-  }
+  Durability durability() const override { return probe_.durability(); }
 
   bool offers_descriptor() const override { return account_ == nullptr; }
 
   bool zeros_take_space() const override { return zeros_take_space_; }
 
   std::string description() const override {
-    static constexpr std::array names{"memory", "page cache", "persistent memory"};
-    std::string text = options_.kind + " (" + names.at(static_cast<std::size_t>(durability()));
+    std::string text = options_.kind + " (" + name_of(durability());
     if (options_.capacity) {
       text += ", " + format_bytes(*options_.capacity) +
               (options_.kernel_holds_capacity || options_.strict ? " strict" : " advisory");
@@ -652,9 +621,8 @@ class Fsdax final : public PlainBackend {
   }
 
   const FsdaxOptions options_;
-  const bool pmem_;
-  bool memory_ = false;                             // constant after construction
-  bool zeros_take_space_ = false;                   // likewise
+  const DurabilityProbe probe_;
+  bool zeros_take_space_ = false;                   // constant after construction
   const std::shared_ptr<CapacityAccount> account_;  // null: bytes are not counted
   std::string owner_;                               // constant after prepare()
   bool labels_ = false;                             // likewise

@@ -380,9 +380,4 @@ bool is_volatile(Backend& store) {
   return true;
 }
 
-const char* name_of(Durability durability) {
-  static constexpr std::array names{"memory", "page cache", "persistent memory"};
-  return names.at(static_cast<std::size_t>(durability));
-}
-
 }  // namespace efs

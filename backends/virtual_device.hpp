@@ -49,7 +49,4 @@ Durability weakest_durability(Backend& store);
 /// True if no place keeps anything beyond a restart of the machine: no sync has work to do.
 bool is_volatile(Backend& store);
 
-/// "memory", "page cache", "persistent memory".
-const char* name_of(Durability durability);
-
 }  // namespace efs

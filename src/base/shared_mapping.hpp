@@ -35,4 +35,14 @@ inline bool may_be_forced() {
   return std::getenv("EFS_TEST_PMEM") != nullptr;
 }
 
+/// pmem_is_pmem() of libpmem, which this layer does not link.
+using IsPmem = int (*)(const void* address, std::size_t length);
+
+/// Returns whether a drained store into this mapping survives power loss. Tests can force it by
+/// `is_pmem`.
+inline bool is_persistent(const SharedMapping& mapping, std::size_t length, IsPmem is_pmem) {
+  return mapping.address != nullptr &&
+         (mapping.synchronous || (may_be_forced() && is_pmem(mapping.address, length) != 0));
+}
+
 }  // namespace efs

@@ -5,6 +5,7 @@ set(sources
   checksum.cpp
   cpu_binding.cpp
   door_memory.cpp
+  durability.cpp
   file_clock.cpp
   file_lock.cpp
   json_text.cpp

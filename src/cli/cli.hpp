@@ -129,6 +129,8 @@ int queue(World& world, const std::string& directory);
 /// Reports problems of this node with efs, and problems with the stores of `job_file`, which may be
 /// "".
 int doctor(World& world, const std::string& job_file, const std::string& memory);
+/// Shows the persistent memory of this node, and the commands that make a backend of it.
+int doctor_pmem(World& world);
 
 struct StopArguments {
   std::string which;

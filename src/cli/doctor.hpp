@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/durability.hpp"
 #include "base/memory_bound.hpp"
+#include "cli/pmem_devices.hpp"
 #include "cli/slurm_site.hpp"
 #include "config/job_config.hpp"
 
@@ -62,6 +64,8 @@ Findings examine_leftovers();
 Findings lost_stores(const std::string& directory);
 /// Empty if this machine has no Slurm.
 Findings examine_slurm();
+/// Reports the persistent memory of this node, and the commands that make a backend of it.
+Findings judge_pmem(const PmemDevices& devices);
 
 // Functions that turn inputs into findings
 /// `release`: from uname(2).
@@ -90,8 +94,10 @@ struct MountOf {
 };
 
 MountOf mount_of(const std::string& path);
-/// Judges a store in the directory `path` on `mount`.
-Finding judge_medium(const std::string& what, const std::string& path, const MountOf& mount);
+/// Judges a store in the directory `path` on `mount` by the answers of its file system.
+/// `require_dax`: the start of the job fails without DAX.
+Finding judge_medium(const std::string& what, const std::string& path, const MountOf& mount,
+                     const DurabilityProbe& probe, bool require_dax);
 /// Judges the space for a store, in bytes: `free` is the free space of the file system, `quota` the
 /// remaining space in the caller's quota, if the caller has one.
 Finding judge_room(const std::string& what, const std::string& path, std::uint64_t free,

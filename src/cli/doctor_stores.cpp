@@ -16,9 +16,11 @@
 #include <sstream>
 
 #include "base/memory_bound.hpp"
+#include "base/mount_table.hpp"
 #include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
+#include "cli/backend_durability.hpp"
 #include "cli/doctor.hpp"
 #include "config/load.hpp"
 #include "config/site.hpp"
@@ -65,7 +67,8 @@ Findings examine_memory_store(const std::string& what, const config::JobConfig& 
   const MemoryBound bound = memory_bound(unpromised_memory());
   const std::uint64_t memory = std::min(bound.bytes, job.job_memory.value_or(bound.bytes)),
                       wanted = config::capacity_of(job, backend, memory).value_or(0);
-  const std::string text = "memory, " + format_bytes(wanted) + " of " + text_of_bound(job, bound);
+  const std::string text = durability_text(Durability::volatile_memory) + "; " +
+                           format_bytes(wanted) + " of " + text_of_bound(job, bound);
   if (wanted > memory) {
     return {{Level::problem, what, text + ": a job that fills it uses up the node's memory",
              "lower the capacity"}};
@@ -106,7 +109,8 @@ Findings examine_backend(const config::JobConfig& job, const Backend& backend) {
   if (const auto refused = refused_directory(what, backend.daxfs, st)) {
     return {*refused};
   }
-  Findings found{judge_medium(what, backend.daxfs, mount_of(backend.daxfs)),
+  Findings found{judge_medium(what, backend.daxfs, mount_of(backend.daxfs), probe_backend(backend),
+                              backend.require_dax),
                  judge_space(what, backend)};
   if (::geteuid() == 0 && (st.st_mode & 01777) != 01777) {
     found.push_back({Level::warning, what,
@@ -159,20 +163,31 @@ MountOf mount_of(const std::string& path) {
   return found;
 }
 
-Finding judge_medium(const std::string& what, const std::string& path, const MountOf& mount) {
-  const std::string where = path + " is on " + (mount.type.empty() ? "?" : mount.type) + " (" +
-                            mount.point + ")",
-                    options = "," + mount.options + ",";
-  if (mount.type == "tmpfs" || mount.type == "ramfs") {
-    return {Level::warning, what, where + ": memory, which no restart of the node survives",
+Finding judge_medium(const std::string& what, const std::string& path, const MountOf& mount,
+                     const DurabilityProbe& probe, bool require_dax) {
+  const Durability durability = probe.durability();
+  const bool is_persistent = durability == Durability::cache_line;
+  const std::string text = path + " is on " + (mount.type.empty() ? "?" : mount.type) + " (" +
+                           mount.point + "), " + durability_text(probe);
+  if (require_dax && !is_persistent) {
+    return {Level::problem, what, text + "; with 'require-dax: true' no job starts",
+            "mount persistent memory with -o dax, or remove require-dax; see efs doctor --pmem"};
+  }
+  if (durability == Durability::volatile_memory) {
+    return {Level::warning, what, text,
             "right where that is meant; else a directory on persistent memory or a disk"};
   }
-  if (options.contains(",dax,") || options.contains(",dax=always,")) {
-    return {Level::ok, what, where + ", mounted with dax: persistent memory without a page cache",
-            ""};
+  if (is_persistent) {
+    return {Level::ok, what, text, ""};
   }
-  return {Level::warning, what,
-          where + ", without dax: through the page cache, and durable from fsync on",
+  if (probe.problem != 0) {
+    return {Level::warning, what, text, "give the job's user a directory for files"};
+  }
+  if (has_option(mount.options, "dax") || has_option(mount.options, "dax=always")) {
+    return {Level::warning, what, text + ". It is mounted with dax, and grants no MAP_SYNC",
+            "the device below must be a namespace in mode fsdax; see efs doctor --pmem"};
+  }
+  return {Level::warning, what, text,
           "on persistent memory: mount -o dax (ext4, XFS); on a disk this is how it is"};
 }
 

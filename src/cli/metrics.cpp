@@ -50,6 +50,8 @@ constexpr std::array families{
     FamilyName{"efs_used_bytes", "gauge", "bytes", "Space in use in the buffer.", "/used"},
     FamilyName{"efs_available_bytes", "gauge", "bytes", "Space that new data can take.",
                "/available"},
+    FamilyName{"efs_backend_info", "gauge", "",
+               "1, with the durability class of one of several backends as a label.", ""},
     FamilyName{"efs_backend_capacity_bytes", "gauge", "bytes",
                "Capacity of one of several backends.", ""},
     FamilyName{"efs_backend_used_bytes", "gauge", "bytes", "Space in use in a backend.", ""},
@@ -322,6 +324,8 @@ class Collector {
       const auto add = [&](const char* name, std::uint64_t bytes) {
         metrics_.add(name, labels({{"backend", one.id}}), static_cast<double>(bytes));
       };
+      metrics_.add("efs_backend_info",
+                   labels({{"backend", one.id}, {"durability", one.durability}}), 1);
       add("efs_backend_capacity_bytes", one.capacity);
       add("efs_backend_used_bytes", one.used);
       add("efs_backend_available_bytes", one.available);

@@ -7,6 +7,8 @@
 
 #include "base/boot.hpp"
 #include "base/memory_bound.hpp"
+#include "base/text.hpp"
+#include "cli/backend_durability.hpp"
 #include "cli/cli.hpp"
 #include "cli/preflight.hpp"
 #include "stage/pfs/paced_pfs.hpp"
@@ -52,6 +54,26 @@ stage::Rooms rooms_of(const JobArguments& arguments, const config::JobConfig& co
   return rooms;
 }
 
+// The classes that the daemon will find on this node; null: this process cannot find out.
+Json durability_of(const config::JobConfig& config) {
+  Json classes = Json::object();
+  for (const auto& backend : config.backends) {
+    const DurabilityProbe probe = probe_backend(backend);
+    const bool is_known = probe.memory || probe.problem == 0;
+    classes[backend.id] = is_known ? Json(name_of(probe.durability())) : Json();
+  }
+  return classes;
+}
+
+std::string describe_durability(const config::JobConfig& config) {
+  std::string text;
+  for (const auto& backend : config.backends) {
+    text +=
+        "backend " + escaped(backend.id) + ": " + durability_text(probe_backend(backend)) + "\n";
+  }
+  return text;
+}
+
 // `no_takeover`: why a worker that dies is not replaced; "": it is.
 Json document_of_plan(const JobArguments& arguments, const config::JobConfig& config,
                       const std::string& no_takeover, stage::Plan& plan) {
@@ -63,6 +85,9 @@ Json document_of_plan(const JobArguments& arguments, const config::JobConfig& co
   line["takeover"] = no_takeover.empty();
   if (!no_takeover.empty()) {
     line["takeover_reason"] = no_takeover;
+  }
+  if (!arguments.at_submission) {
+    line["durability"] = durability_of(config);
   }
   if (arguments.show) {
     line["values"] = values_of(config);
@@ -95,7 +120,8 @@ int show_plan(World& world, const JobArguments& arguments) {
     if (arguments.show) {
       show_values(world, *config);
     }
-    world.out << stage::describe(*plan) << "takeover: "
+    world.out << stage::describe(*plan)
+              << (arguments.at_submission ? "" : describe_durability(*config)) << "takeover: "
               << (no_takeover.empty() ? "a worker that dies is replaced, on this kernel"
                                       : "none: " + no_takeover)
               << "\n";

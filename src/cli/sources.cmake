@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Made by cmake/list_sources.sh.
 set(sources
+  backend_durability.cpp
   cache.cpp
   cancel.cpp
   check.cpp
@@ -17,6 +18,7 @@ set(sources
   doctor_kernel.cpp
   doctor_limits.cpp
   doctor_plugin.cpp
+  doctor_pmem.cpp
   doctor_slurm.cpp
   doctor_stores.cpp
   explain.cpp
@@ -37,6 +39,7 @@ set(sources
   metrics.cpp
   output.cpp
   plan.cpp
+  pmem_devices.cpp
   preflight.cpp
   preload.cpp
   queue.cpp

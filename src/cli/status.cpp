@@ -7,6 +7,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "base/durability.hpp"
 #include "base/mounts.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
@@ -266,11 +267,17 @@ void print_limits(std::ostream& out, const replies::Limits& limits) {
       << ", requests " << rate(limits.ops, false) << "; " << limits.delayed << " waited\n";
 }
 
+// Returns how a store of this class becomes durable. A later daemon may name another class.
+std::string durable_by(const std::string& name) {
+  const auto durability = durability_named(name);
+  return durability ? std::string("; ") + meaning_of(*durability) : "";
+}
+
 void print_backends(std::ostream& out, const replies::Store& store, const std::string& io) {
   for (const auto& one : store.backends) {
-    out << "  backend  " << escaped(one.id) << ": " << escaped(one.description) << ", used "
-        << format_bytes(one.used) << " of " << format_bytes(one.capacity)
-        << (one.io.value_or("") != io ? ", I/O by the daemon" : "")
+    out << "  backend  " << escaped(one.id) << ": " << escaped(one.description)
+        << durable_by(one.durability) << "; used " << format_bytes(one.used) << " of "
+        << format_bytes(one.capacity) << (one.io.value_or("") != io ? ", I/O by the daemon" : "")
         << (one.new_files ? "; new files" : "") << (one.journal ? "; the journal" : "") << "\n";
   }
   out << "  survives no more than " << escaped(store.durability) << " does, all together\n";
@@ -342,7 +349,7 @@ void print_storage(std::ostream& out, const replies::Status& s) {
   if (s.store && !s.store->backends.empty()) {
     print_backends(out, *s.store, s.mount ? s.mount->io : "");
   } else if (s.store) {
-    out << "  backend  " << escaped(s.store->backend) << "\n";
+    out << "  backend  " << escaped(s.store->backend) << durable_by(s.store->durability) << "\n";
   }
   if (s.mount) {
     out << "  I/O      " << escaped(s.mount->io)

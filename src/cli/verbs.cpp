@@ -503,11 +503,19 @@ void add_doctor_verb(Verbs& verbs) {
   VerbArguments& given = verbs.given();
   CLI::App* verb = verbs.add_coloured(
       "doctor", "show what this node lacks for efs, and what to change; changes nothing",
-      [](World& world, VerbArguments& g) { return doctor(world, g.examined, g.examined_memory); });
-  verb->add_option("job_file", given.examined, "look at the stores of this job file, too");
-  verb->add_option("--mem", given.examined_memory,
-                   "show what a job of this size gets here, written as for sbatch (500M)")
-      ->check(is_size);
+      [](World& world, VerbArguments& g) {
+        return g.examined_pmem ? doctor_pmem(world) : doctor(world, g.examined, g.examined_memory);
+      });
+  CLI::Option* job_file =
+      verb->add_option("job_file", given.examined, "look at the stores of this job file, too");
+  CLI::Option* memory = verb->add_option("--mem", given.examined_memory,
+                                         "show what a job of this size gets here, written as for "
+                                         "sbatch (500M)")
+                            ->check(is_size);
+  verb->add_flag("--pmem", given.examined_pmem,
+                 "show the persistent memory of this node alone, and how to use it")
+      ->excludes(job_file)
+      ->excludes(memory);
 }
 
 void add_top_verb(Verbs& verbs) {

@@ -40,6 +40,7 @@ struct VerbArguments {
   std::string queue_directory;
   std::string colour = "auto";            // --color
   std::string examined, examined_memory;  // doctor
+  bool examined_pmem = false;             // likewise
   std::optional<double> watch{};          // status: seconds between two looks
   bool no_stage_out = false, repair = false, all = false;
 };

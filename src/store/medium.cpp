@@ -78,7 +78,7 @@ class DirectoryFile final : public MediumFile {
     }
     window_ = static_cast<std::byte*>(mapping.address);
     length_ = length;
-    pmem_ = mapping.synchronous || (may_be_forced() && pmem_is_pmem(mapping.address, length) != 0);
+    pmem_ = is_persistent(mapping, length, ::pmem_is_pmem);
     return window_;
   }
 

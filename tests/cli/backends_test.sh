@@ -54,6 +54,12 @@ two plan error
 check_exit 'plan says what goes where' 0 'backend bulk: 1 files, needs at most 2.8.* of 64 MiB.*' "$EFS" plan "$JOB"
 check_exit 'and what the backends are' 0 'backend fast \(memory, the journal, new files\): 2 files' "$EFS" plan "$JOB"
 check 'and so in JSON' json "$("$EFS" plan --json "$JOB")" "[b['id'] for b in d['backends']] == ['fast', 'bulk'] and [e['backend'] for e in d['entries'] if e['path'] == 'big/b'] == ['bulk']"
+class=$(stat -f -c %T "$DISK"); case $class in tmpfs|ramfs) class=memory ;; *) class='page cache' ;; esac
+check_exit 'and how durable each backend is' 0 "backend fast: memory: volatile.*" "$EFS" plan "$JOB"
+check_exit 'the disk, too' 0 "backend bulk: $class: " "$EFS" plan "$JOB"
+check 'as JSON' json "$("$EFS" plan --json "$JOB")" "d['durability'] == {'fast': 'memory', 'bulk': '$class'}"
+check 'not on another machine than the node' json "$("$EFS" plan --json --at-submission "$JOB")" "'durability' not in d"
+check 'the probe leaves nothing' test -z "$(ls -A "$DISK")"
 head -c $((30 * MB)) /dev/zero >"$PFS/input/huge"
 check_exit 'plan finds what does not fit its backend' 1 'inputs of backend fast need .* and it takes 24 MiB' "$EFS" plan "$JOB"
 check_exit 'and so does start' 1 'inputs of backend fast need' "$EFS" start "$JOB"
@@ -86,6 +92,8 @@ everything() {
   echo linked >"$MNT/l"; ln "$MNT/l" "$MNT/ckpt/l"
   check "$m: nor does a link" is_in ckpt/l fast
   check_exit "$m: status lists the backends" 0 'backend +bulk: fsdax' "$EFS" status "e$m"
+  check_exit "$m: and how their data become durable" 0 'backend +fast: dram .*; volatile, lost at a restart of the node' "$EFS" status "e$m"
+  check "$m: metrics say so for each" grep -qF "efs_backend_info{instance=\"e$m\",backend=\"fast\",durability=\"memory\"} 1" <("$EFS" metrics "e$m")
   counted() { python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["backends"][1]["used"] < 3000000)' <<<"$(status_of "e$m")"; }
   await 10 counted    # of an advisory capacity, which is looked at now and then
   check "$m: and the use of each" json "$(status_of "e$m")" "[b['capacity'] for b in d['backends']] == [24 << 20, 64 << 20] and d['backends'][1]['used'] >= 3000000 and d['durability'] == 'memory' and d['backends'][0]['journal'] and d['backends'][0]['new_files']"
@@ -322,6 +330,7 @@ refuses_dax dax-second "backends: [ [ id: fast, type: DRAM, capacity: 24 MiB ], 
 fresh dax-there "backends: [ $DAX ]" 'resources: [ [ path: input ] ]'
 check 'persistent memory is taken' env PMEM_IS_PMEM_FORCE=1 EFS_TEST_PMEM=1 "$EFS" start "$JOB"
 check 'and shown' json "$(status_of dax-there)" "d['durability'] == 'persistent memory'"
+check_exit 'for people, too' 0 'backend +fsdax \(persistent memory.*; real DAX' "$EFS" status dax-there
 check 'stop' "$EFS" stop --no-stage-out dax-there
 
 # --- the disk first, and new files in memory: a restart of the machine keeps the names and loses

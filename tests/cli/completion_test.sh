@@ -36,6 +36,7 @@ offers_only 'what is no verb' '' efs nosuch
 offers 'options of efs' '--help --version -V' efs -
 offers 'options of a verb' '-c --config --results-dir --json -o' efs start -
 offers_only 'an option that is begun' '--no-stage-out' efs stop --no
+offers_only 'what doctor looks at' '--pmem' efs doctor --pm
 offers_only 'instances, not files' '--instances' efs ls --instances
 for verb in $verbs; do offers "every verb has --json: $verb" --json "$EFS" "$verb" --; done
 

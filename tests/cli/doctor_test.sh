@@ -98,7 +98,19 @@ finds 'a store without the space' problem 'store disk' 'free in .*the capacity i
 sed -i "s|daxfs: .*|daxfs: $S/nowhere|" "$S/site.yaml"
 finds 'a store that is not there' problem 'store disk' 'No such file'
 printf 'backends:\n  - id: disk\n    type: NVRAM-NVML\n    daxfs: /dev/shm\n    capacity: 32 MiB\n' >"$S/site.yaml"
-finds 'a store in memory is called one' warning 'store disk' 'memory, which no restart'
+finds 'a store in memory is called one' warning 'store disk' 'memory: volatile, lost at a restart'
+printf 'backends:\n  - id: disk\n    type: NVRAM-NVML\n    daxfs: /dev/shm\n    require-dax: true\n    capacity: 32 MiB\n' >"$S/site.yaml"
+finds 'a store in memory that must be persistent' problem 'store disk' "require-dax: true' no job starts"
+mkdir "$S/disk"
+sed -i "s|daxfs: .*|daxfs: $S/disk|" "$S/site.yaml"
+with_dax() { PMEM_IS_PMEM_FORCE=1 EFS_TEST_PMEM=1 "$EFS" doctor --json; }
+case $(stat -f -c %T "$S/disk") in
+  tmpfs|ramfs) skip 'a store on persistent memory' 'the test is on a tmpfs' ;;
+  *) check 'a store on persistent memory' json "$(with_dax)" '[c["level"] for c in d["checks"] if c["what"] == "store disk"][0] == "ok" and any("real DAX" in c["text"] for c in d["checks"])'
+     sed -i '/require-dax/d' "$S/site.yaml"
+     check 'a variable alone makes none' json "$(PMEM_IS_PMEM_FORCE=1 "$EFS" doctor --json)" '"real DAX" not in str(d["checks"])'
+     check 'a probe leaves nothing' test -z "$(ls -A "$S/disk")" ;;
+esac
 echo 'resorces: 1' >"$S/site.yaml"
 finds 'a site file with a misspelt key' problem 'site file' 'site.yaml:1:1: .*resorces'
 printf 'limits:\n  workers: 16\n' >"$S/site.yaml"
@@ -113,6 +125,21 @@ finds 'a job file that is none' problem 'job file' 'mine.yaml'
 job=$S/none.yaml
 finds 'a job file that is not there' problem 'job file' 'none.yaml'
 job=
+
+# --- persistent memory ---
+# Unit tests have nodes with persistent memory. This node may have none.
+before=$(listing "$S")
+check_exit 'persistent memory' 0 '^ok +type DRAM: .*' "$EFS" doctor --pmem
+check_exit 'a type that no backend has is told' 0 '^ok +type NVRAM-DEVDAX: not supported' "$EFS" doctor --pmem
+check 'as JSON' json "$("$EFS" doctor --pmem --json)" 'd["ok"] and {"regions", "dax", "problems"} == set(d["pmem"]) and {"type DRAM", "type NVRAM-NVML"} <= {c["what"] for c in d["checks"]}'
+check 'a node without any says what works instead' json "$("$EFS" doctor --pmem --json)" 'd["pmem"]["regions"] or d["pmem"]["dax"] or d["pmem"]["problems"] or any(c["what"] == "persistent memory" and "SSD" in c["advice"] for c in d["checks"])'
+check 'nothing else is examined' json "$("$EFS" doctor --pmem --json)" 'not {c["what"] for c in d["checks"]} & {"kernel", "memory", "site file"}'
+check_exit 'not with a job file' 2 'excludes' "$EFS" doctor --pmem "$JOB"
+check_exit 'nor with --mem' 2 'excludes' "$EFS" doctor --pmem --mem 1G
+check 'it changes nothing' test "$before" = "$(listing "$S")"
+if [ "$(id -u)" = 0 ] && id games >/dev/null 2>&1; then
+  check_exit 'an ordinary user gets an answer' 0 'type NVRAM-NVML' runuser -u games -- "$EFS" doctor --pmem
+else skip 'persistent memory for an ordinary user' 'needs root to become one'; fi
 
 # --- the rights of the caller ---
 (ulimit -n 1000; "$EFS" doctor) >"$S/said" 2>&1

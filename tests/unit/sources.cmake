@@ -10,6 +10,7 @@ set(sources
   base/clock_test.cpp
   base/cpu_binding_test.cpp
   base/door_memory_test.cpp
+  base/durability_test.cpp
   base/json_text_test.cpp
   base/line_file_test.cpp
   base/memory_bound_test.cpp
@@ -20,7 +21,9 @@ set(sources
   base/text_test.cpp
   base/thread_test.cpp
   cli/colour_test.cpp
+  cli/doctor_pmem_test.cpp
   cli/doctor_test.cpp
+  cli/pmem_devices_test.cpp
   cli/scrape_test.cpp
   cli/screen_test.cpp
   cli/top_table_test.cpp

@@ -94,6 +94,16 @@ def wait_for_work(machine, console):
     return False
 
 
+def check_doctor(console, count):
+    """Before the namespace was made: raw. After it: fsdax with real DAX."""
+    said = [json.loads(line) for line in lines(console, "DOCTOR ")]
+    found = [[(one["mode"], mount["durability"]) for region in document["pmem"]["regions"] for one in region["namespaces"]
+              for mount in one["mounts"] or [{"durability": None}]] for document in said]
+    count.check("efs doctor --pmem shows the namespace and its mount", found == [[("raw", None)], [("fsdax", "persistent memory")]], json.dumps(said))
+    advice = [[check.get("advice", "") for check in document["checks"] if check["what"] == "namespace0.0"] for document in said]
+    count.check("and the next step", len(advice) == 2 and "--reconfig=namespace0.0 --mode=fsdax" in advice[0][0] and "daxfs" in advice[1][0], str(advice))
+
+
 def cut(images, scratch, bin_dir, cuts, draw, count):
     """[(copy of the NVDIMM, operations that were durable)]"""
     nvdimm, console, monitor = f"{scratch}/nvdimm", f"{scratch}/console", f"{scratch}/monitor"
@@ -108,6 +118,7 @@ def cut(images, scratch, bin_dir, cuts, draw, count):
             return left
         status = json.loads((lines(console, "STATUS ") or ["{}"])[0])
         count.check("in persistent memory", status.get("durability") == "persistent memory", str(status))
+        check_doctor(console, count)
         talk = Monitor(monitor)
         for number in range(cuts):
             time.sleep(draw.uniform(0.2, 3))  # the moment is what is drawn

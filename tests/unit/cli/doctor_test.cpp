@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
 #include <fstream>
 
 #include "cli/doctor.hpp"
@@ -187,22 +188,55 @@ TEST_CASE("the switch of FUSE over io_uring is told, and nothing hangs on it", "
   }
 }
 
-TEST_CASE("a store is judged by what it lies on", "[doctor]") {
-  const auto judge_on = [](const std::string& type, const std::string& options) {
-    return judge_medium("store x", "/mnt/pmem/efs", {"/mnt/pmem", type, options});
-  };
-  for (const char* options : {"rw,relatime,dax", "rw,dax=always", "rw,dax=always,noatime"}) {
-    CHECK(judge_on("ext4", options).level == Level::ok);
-    CHECK(judge_on("ext4", options).text ==
-          "/mnt/pmem/efs is on ext4 (/mnt/pmem), mounted with dax: persistent memory without a "
-          "page cache");
-  }
+Finding judge_on(const std::string& type, const std::string& options,
+                 const efs::DurabilityProbe& probe, bool require_dax = false) {
+  return judge_medium("store x", "/mnt/pmem/efs", {"/mnt/pmem", type, options}, probe, require_dax);
+}
+
+TEST_CASE("a store is judged by the answers of its file system", "[doctor]") {
+  const auto dax = judge_on("ext4", "rw,relatime,dax=always", {.maps_persistent = true});
+  CHECK(dax.level == Level::ok);
+  CHECK(dax.text ==
+        "/mnt/pmem/efs is on ext4 (/mnt/pmem), persistent memory: real DAX, made durable by "
+        "flushes of the CPU's caches");
+  // dax=inode with the attribute on the directory
+  CHECK(judge_on("xfs", "rw,dax=inode", {.maps_persistent = true}, true).level == Level::ok);
+
   for (const char* options : {"rw,relatime", "rw,dax=never", "rw,dax=inode", "rw,nodax"}) {
-    CHECK(judge_on("xfs", options).level == Level::warning);
-    CHECK(judge_on("xfs", options).text.contains("without dax"));
-    CHECK(judge_on("xfs", options).advice.contains("mount -o dax"));
+    const auto page = judge_on("xfs", options, {});
+    CHECK(page.level == Level::warning);
+    CHECK(page.text.ends_with("page cache: durable by fsync or msync"));
+    CHECK(page.advice.contains("mount -o dax"));
   }
-  CHECK(judge_on("tmpfs", "rw,size=1g").text.contains("no restart of the node survives"));
+  CHECK(judge_on("tmpfs", "rw,size=1g", {.memory = true})
+            .text.ends_with("memory: volatile, lost at a restart of the node"));
+}
+
+TEST_CASE("the options of a mount prove no persistent memory", "[doctor]") {
+  for (const char* options : {"rw,relatime,dax", "rw,dax=always", "rw,dax=always,noatime"}) {
+    const auto found = judge_on("xfs", options, {});
+    CHECK(found.level == Level::warning);
+    CHECK(found.text.contains("page cache"));
+    CHECK(found.text.contains("grants no MAP_SYNC"));
+  }
+}
+
+TEST_CASE("a store that must have DAX and has none is a problem", "[doctor]") {
+  for (const efs::DurabilityProbe& probe :
+       {efs::DurabilityProbe{}, efs::DurabilityProbe{.memory = true},
+        efs::DurabilityProbe{.problem = EROFS}}) {
+    const auto found = judge_on("ext4", "rw,dax", probe, true);
+    CHECK(found.level == Level::problem);
+    CHECK(found.text.contains("no job starts"));
+    CHECK(found.advice.contains("require-dax"));
+  }
+}
+
+TEST_CASE("a store that cannot be probed counts as one without DAX", "[doctor]") {
+  const auto found = judge_on("ext4", "rw,dax", {.problem = EROFS});
+  CHECK(found.level == Level::warning);
+  CHECK(found.text.contains("page cache"));
+  CHECK(found.text.contains("Read-only file system"));
 }
 
 TEST_CASE("a store has the room that the disk or the caller's quota leaves", "[doctor]") {
