@@ -20,7 +20,12 @@ void KeptVersions::named(const std::string& path, std::uint64_t ino, Nanoseconds
     return;
   }
   Version& version = series_[Series{.rule = name->rule, .directory = name->directory}][name->name];
-  version.files.insert_or_assign(path, File{.ino = ino, .closed = closed});
+  File& file = version.files[path];
+  if (file.ino != ino) {  // a version that is made anew need not stay for its former reason
+    version.tries = 0;
+    version.due = {};
+  }
+  file = {.ino = ino, .closed = closed};
   is_due_ = true;
 }
 

@@ -92,13 +92,14 @@ stopped '[0-9]+'
 check 'used: no version is lost' all_there 1 5
 
 # --- a directory stays as a whole while one of its files is open ---
-fresh whole 'outputs: [ { path: "sets/*", drain: on-close, keep: 1 } ]'
+fresh whole 'outputs: [ { path: "sets/*", drain: on-close, keep: 1 }, { path: "other/*", drain: on-close, keep: 1 } ]'
 started "$JOB"
-mkdir -p "$MNT/sets/1" "$MNT/sets/2"
+mkdir -p "$MNT/sets/1" "$MNT/sets/2" "$MNT/other"
 for f in a b c; do version sets/1/$f $f; done
 exec 5<"$MNT/sets/1/c"
 version sets/2/a later
-sleep 4
+version other/1 1; version other/2 2   # a drop after the set could have gone
+check 'whole: a version of another series is dropped' await $late in_buffer 'other/*' 'other/2'
 check 'keep: a version stays as a whole while one of its files is open' in_buffer 'sets/1/*' 'sets/1/a sets/1/b sets/1/c'
 exec 5<&-
 check 'whole: closed, it goes as a whole' await 90 in_buffer 'sets/1/*' 'sets/1/*'

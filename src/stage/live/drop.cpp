@@ -43,7 +43,7 @@ class Drop : LiveTransfer {
  private:
   Status drop_files(const OldVersion& old, Dropped& dropped) {
     EFS_TRY(check_here(old));
-    if (items_.size() > 1) {  // the removal of a single file checks it anyway
+    if (items_.size() > 1) {  // the removal of a single file checks that file anyway
       for (const auto& item : items_) {
         EFS_TRY(is_home(item));
       }
@@ -51,6 +51,11 @@ class Drop : LiveTransfer {
     }
     for (const auto& item : items_) {
       EFS_TRY(is_home(item));
+      if (&item == &items_.front()) {  // the last checks before anything is gone
+        EFS_TRY(check_newer(old));
+        EFS_TRY(check_directory(old));
+        at_ = item.path;
+      }
       EFS_TRY(staging_.drop_unused(item.path, item.ino, *item.saved));
       dropped.entries.push_back(receipt_entry(item, Action::kept, dropped_by_keep));
     }
@@ -84,7 +89,7 @@ class Drop : LiveTransfer {
     }
     auto item = staging_.find(file.path);
     if (!item) {
-      return item;
+      return fail(EBUSY, "a program has removed it");
     }
     if (item->ino != file.ino) {
       return fail(EBUSY, "another file has this name by now");
@@ -122,6 +127,7 @@ class Drop : LiveTransfer {
       return {};
     }
     const auto items = staging_.walk(old.path);
+    ++progress_.files_done;  // with many inodes a walk takes long
     if (!items) {
       return std::unexpected(items.error());
     }

@@ -301,15 +301,19 @@ namespace {
 
 using EntriesByPath = std::unordered_map<std::string_view, const PlanEntry*>;
 
-/// True if the plan has the version of this removed input.
-bool asks_for(const EntriesByPath& wanted, const fs::WalkItem& gone) {
-  const auto entry = wanted.find(gone.path);
-  return entry != wanted.end() && !is_another(*entry->second, gone);
-}
-
 /// True if an unload or a drop removed the name of a file that the job made.
 bool is_dropped_result(const fs::WalkItem& gone) {
   return gone.saved && gone.origin == fs::Origin{};
+}
+
+/// True if the plan has the version of this removed input, or in place of this dropped result.
+bool asks_for(const EntriesByPath& wanted, const fs::WalkItem& gone, bool in_place) {
+  const auto entry = wanted.find(gone.path);
+  if (entry == wanted.end()) {
+    return false;
+  }
+  return in_place && is_dropped_result(gone) ? fs::is_same_file(*gone.saved, entry->second->origin)
+                                             : !is_another(*entry->second, gone);
 }
 
 /// True if the file was exported, or still exists under another name.
@@ -336,7 +340,7 @@ Result<std::vector<fs::WalkItem>> stays_away(
     wanted.emplace(entry.path, &entry);
   }
   for (const auto& item : gone) {
-    if (!asks_for(wanted, item)) {
+    if (!asks_for(wanted, item, in_place)) {
       continue;
     }
     const auto stays = !kept || has_own_version(item) ? Result<bool>(true) : is_out(item.path);
