@@ -54,7 +54,8 @@ bool Staging::is_stale(const Inode& inode, const std::string& name, const PfsNam
 // other file has taken.
 Staging::Claims Staging::stale_claims(const Inode& inode, const Taken& taken) const {
   filesystem_.mutex_.assert_held_shared();
-  if (!inode.extra) {
+  // A remote file without a name gets neither a content nor a name.
+  if (!inode.extra || (inode.nlink == 0 && inode.is_remote())) {
     return {};
   }
   const InodeExtra& extra = *inode.extra;

@@ -128,7 +128,7 @@ bool PutAside::park(std::uint64_t ino, std::span<const std::byte> request) {
 // The count comes first: no telling begins while this waits for the end of those that live. One of
 // them may wait for the locks of this request.
 bool PutAside::may_lock() {
-  if (refusing_) {
+  if (refusing_ || pressing_ > 0) {
     return false;
   }
   ++locking_;
@@ -154,13 +154,22 @@ void PutAside::handled() {
   lock_less();
 }
 
-PutAside::Telling::Telling(PutAside* aside, bool refuses) : aside_(aside), refuses_(refuses) {
+PutAside::Telling::Telling(PutAside* aside, bool refuses, std::chrono::milliseconds patience)
+    : aside_(aside), refuses_(refuses) {
   if (aside_ == nullptr) {
     return;
   }
   const MutexLock lock(aside_->mutex_);
-  while (aside_->locking_ > 0) {
-    aside_->changed_.wait(aside_->mutex_);
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (aside_->locking_ > 0 && aside_->changed_.wait_until(aside_->mutex_, end)) {
+  }
+  if (aside_->locking_ > 0) {
+    ++aside_->pressing_;
+    aside_->end_those_with_locks();
+    while (aside_->locking_ > 0) {
+      aside_->changed_.wait(aside_->mutex_);
+    }
+    --aside_->pressing_;
   }
   ++aside_->telling_;
   aside_->refusing_ = aside_->refusing_ || refuses_;
@@ -174,6 +183,18 @@ PutAside::Telling::~Telling() {
   aside_->refusing_ = aside_->refusing_ && !refuses_;
   if (--aside_->telling_ == 0) {
     aside_->changed_.notify_all();
+  }
+}
+
+// Their fetches go on.
+void PutAside::end_those_with_locks() {
+  for (auto& [ino, waiting] : by_file_) {
+    for (auto at = waiting.begin(); at != waiting.end();) {
+      const auto request = at++;
+      if (request->locks) {
+        make_ready(waiting, request, EAGAIN);
+      }
+    }
   }
 }
 

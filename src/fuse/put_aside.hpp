@@ -81,9 +81,11 @@ class PutAside {
   /// begins when none of these is put aside, and while it lives none will be.
   class Telling {
    public:
-    /// null: does nothing. Waits, as long as a fetch may take. `refuses`: from here on park()
-    /// refuses such a request at once, so that no further telling waits; at most one may live.
-    explicit Telling(PutAside* aside, bool refuses = false);
+    /// null: does nothing. Waits for the requests that are put aside. After `patience` they fail
+    /// with EAGAIN. `refuses`: from here on park() refuses such a request at once, so that no
+    /// further telling waits; at most one may live.
+    explicit Telling(PutAside* aside, bool refuses = false,
+                     std::chrono::milliseconds patience = std::chrono::seconds(10));
     ~Telling();
     Telling(const Telling&) = delete;
     Telling& operator=(const Telling&) = delete;
@@ -124,6 +126,7 @@ class PutAside {
   /// Counts one more request in locking_. False: the kernel is being told of names.
   bool may_lock() EFS_REQUIRES(mutex_);
   void lock_less() EFS_REQUIRES(mutex_);
+  void end_those_with_locks() EFS_REQUIRES(mutex_);
 
   const std::function<void(std::uint64_t)> wanted_;
   const std::function<bool(std::uint32_t)> is_dying_;
@@ -137,6 +140,7 @@ class PutAside {
   std::size_t locking_ EFS_GUARDED_BY(mutex_) = 0;  // requests with locks, until handled
   std::size_t telling_ EFS_GUARDED_BY(mutex_) = 0;
   bool refusing_ EFS_GUARDED_BY(mutex_) = false;
+  std::size_t pressing_ EFS_GUARDED_BY(mutex_) = 0;  // tellings whose patience is over
   std::unordered_map<std::uint64_t, Requests> by_file_ EFS_GUARDED_BY(mutex_);
   Requests ready_ EFS_GUARDED_BY(mutex_);
   // interrupted requests that were not found: each may be just about to be put aside

@@ -29,12 +29,13 @@ void note_made(const Request& request, fuse_ino_t parent, const char* name) {
   }
 }
 
-// A rename of a directory waits for one file after the other; all are fetched at once.
+// A rename of a directory waits for one file after the other. All are fetched at once, in this
+// order.
 void wait_for_contents(Request& request, const std::vector<std::uint64_t>& remote) {
   if (PutAside* aside = request.connection().put_aside) {
-    aside->want_all(std::span(remote).subspan(1));
+    aside->want_all(std::span(remote).first(remote.size() - 1));
   }
-  request.wait_for_content(remote.front());
+  request.wait_for_content(remote.back());
 }
 
 }  // namespace

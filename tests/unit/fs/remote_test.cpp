@@ -301,6 +301,10 @@ TEST_CASE("a name on the PFS that another file has taken leaves a remote file as
   CHECK(s.staging->gone().empty());
   CHECK(s.staging->find("file")->content == std::nullopt);
   CHECK(s.staging->find("file")->origin == version);
+  // nor does one without a name, which the kernel still knows, stand in the way of a new file
+  REQUIRE(s.filesystem->lookup(root_ino, "file"));
+  REQUIRE(s.filesystem->unlink({}, root_ino, "file"));
+  CHECK(s.staging->revoke(std::span(&taken, 1), fs::Side::both, {}).empty());
 }
 
 TEST_CASE("the room of contents that are not here counts as used", "[fs]") {

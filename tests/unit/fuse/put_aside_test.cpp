@@ -190,6 +190,31 @@ TEST_CASE("the kernel is told of names only while no request with its locks wait
   s.aside->clear();
 }
 
+TEST_CASE("a telling that has waited for long ends the requests with locks", "[fuse]") {
+  const Scene s;
+  REQUIRE(s.aside->park(1, request(10, FUSE_RENAME)));
+  s.park(1, 12);
+  std::atomic<bool> tells = false;
+  std::jthread teller([&] {
+    const PutAside::Telling telling(s.aside.get(), false, std::chrono::milliseconds(1));
+    tells = true;
+  });
+  std::array<std::byte, 100> bytes{};
+  PutAside::Taken taken;
+  while (taken.size == 0) {
+    std::this_thread::yield();
+    taken = s.aside->take(bytes);
+  }
+  CHECK((taken.locks && taken.error == EAGAIN));
+  CHECK_FALSE(tells);
+  CHECK_FALSE(s.aside->park(1, request(14, FUSE_RENAME)));
+  CHECK(s.aside->waiting() == 1);  // the open
+  s.aside->handled();
+  teller.join();
+  CHECK(tells);
+  CHECK(s.aside->park(1, request(16, FUSE_RENAME)));
+}
+
 TEST_CASE("a request with locks of the kernel does not wait while the kernel is told of names",
           "[fuse]") {
   const Scene s;
