@@ -439,8 +439,9 @@ TEST_CASE("in place, a start that resumes the job does not import what was dropp
   std::ofstream(it.result("a")) << "a later version from elsewhere";
   struct stat st{};
   REQUIRE(::stat(it.result("a").c_str(), &st) == 0);
-  plan.entries.front() = {};
+  plan.entries = {PlanEntry{}};
   plan.entries.front().path = "a";
+  plan.entries.front().type = EntryType::file;
   plan.entries.front().origin = ledger::version_of(st);
   CHECK(stays_away(it.config, plan, *it.buffer.staging, false, never).value().empty());
 }
