@@ -445,7 +445,7 @@ TEST_CASE("in place, a start that resumes the job does not import what was dropp
   std::ofstream(it.result("a")) << "a later version from elsewhere";
   struct stat st{};
   REQUIRE(::stat(it.result("a").c_str(), &st) == 0);
-  plan.entries.resize(1);
+  plan.entries = {PlanEntry{}};
   plan.entries.front().path = "a";
   plan.entries.front().type = EntryType::file;
   plan.entries.front().origin = ledger::version_of(st);
