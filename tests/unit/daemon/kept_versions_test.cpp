@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 using FileState = KeptVersions::FileState;
 using Reason = KeptVersions::Reason;
 
-const KeptVersions::Time since{1000h};
+const KeptVersions::Time test_start{1000h};
 
 /// Versions of files whose states the test sets. A file without a state is gone.
 struct VersionScene {
@@ -33,7 +33,7 @@ struct VersionScene {
   void close(const std::string& path) { versions.closed(path, ++time); }
 
   /// The old versions, as text: "path(files)".
-  std::string old(KeptVersions::Time now = since) {
+  std::string old(KeptVersions::Time now = test_start) {
     chosen = versions.choose(
         [this](const std::string& path, std::uint64_t) {
           ++looks;
@@ -160,7 +160,7 @@ TEST_CASE("without a change nothing is looked at", "[drain][keep]") {
   it.old();
   CHECK_FALSE(it.versions.next());
   it.looks = 0;
-  it.old(since + 24h);
+  it.old(test_start + 24h);
   CHECK(it.looks == 0);
 }
 
@@ -169,22 +169,22 @@ TEST_CASE("a version that stayed is tried after growing times", "[drain][keep]")
   it.add("one.1");
   it.add("one.2");
   REQUIRE(it.old() != "");
-  CHECK(it.versions.stayed(it.chosen.front(), Reason::passing, since));
-  CHECK(it.versions.next() == since + 2s);
+  CHECK(it.versions.stayed(it.chosen.front(), Reason::passing, test_start));
+  CHECK(it.versions.next() == test_start + 2s);
   it.add("one.2");
-  CHECK(it.old(since + 1s) == "");
-  CHECK(it.versions.next() == since + 2s);
-  REQUIRE(it.old(since + 2s) == "one.1(one.1) ");
-  CHECK_FALSE(it.versions.stayed(it.chosen.front(), Reason::passing, since + 2s));
-  CHECK(it.versions.next() == since + 6s);
+  CHECK(it.old(test_start + 1s) == "");
+  CHECK(it.versions.next() == test_start + 2s);
+  REQUIRE(it.old(test_start + 2s) == "one.1(one.1) ");
+  CHECK_FALSE(it.versions.stayed(it.chosen.front(), Reason::passing, test_start + 2s));
+  CHECK(it.versions.next() == test_start + 6s);
   for (int i = 0; i < 40; ++i) {
-    it.versions.stayed(it.chosen.front(), Reason::program, since + 6s);
+    it.versions.stayed(it.chosen.front(), Reason::program, test_start + 6s);
   }
-  CHECK(it.old(since + 1min) == "");
-  CHECK(it.versions.next() == since + 66s);
+  CHECK(it.old(test_start + 1min) == "");
+  CHECK(it.versions.next() == test_start + 66s);
   for (const auto* name : {"one.7", "x"}) {
     CHECK_FALSE(it.versions.stayed({.path = name, .files = {{.path = name, .ino = 1}}},
-                                   Reason::passing, since));
+                                   Reason::passing, test_start));
   }
 }
 
@@ -194,13 +194,13 @@ TEST_CASE("a version that stayed for a lasting reason is tried once an hour", "[
   it.add("one.2");
   REQUIRE(it.old() != "");
   for (int i = 0; i < 40; ++i) {
-    it.versions.stayed(it.chosen.front(), Reason::lasting, since);
+    it.versions.stayed(it.chosen.front(), Reason::lasting, test_start);
   }
-  CHECK(it.old(since + 1min) == "");
-  CHECK(it.versions.next() == since + 1h);
+  CHECK(it.old(test_start + 1min) == "");
+  CHECK(it.versions.next() == test_start + 1h);
   it.close("one.1");
   it.close("one.2");
-  CHECK(it.old(since + 1min) == "one.1(one.1) ");  // it has changed
+  CHECK(it.old(test_start + 1min) == "one.1(one.1) ");  // it has changed
 }
 
 TEST_CASE("a reason is told once, also if a program was the first one", "[drain][keep]") {
@@ -208,9 +208,9 @@ TEST_CASE("a reason is told once, also if a program was the first one", "[drain]
   it.add("one.1");
   it.add("one.2");
   REQUIRE(it.old() != "");
-  CHECK_FALSE(it.versions.stayed(it.chosen.front(), Reason::program, since));
-  CHECK(it.versions.stayed(it.chosen.front(), Reason::lasting, since));
-  CHECK_FALSE(it.versions.stayed(it.chosen.front(), Reason::lasting, since));
+  CHECK_FALSE(it.versions.stayed(it.chosen.front(), Reason::program, test_start));
+  CHECK(it.versions.stayed(it.chosen.front(), Reason::lasting, test_start));
+  CHECK_FALSE(it.versions.stayed(it.chosen.front(), Reason::lasting, test_start));
 }
 
 TEST_CASE("a choice names the files, and those of the newest versions", "[drain][keep]") {

@@ -23,7 +23,7 @@ namespace {
 using efs::fuse::PutAside;
 using efs::fuse::resent_bit;
 
-std::vector<std::byte> request(std::uint64_t unique, std::uint32_t opcode = FUSE_OPEN) {
+std::vector<std::byte> waiting_request(std::uint64_t unique, std::uint32_t opcode = FUSE_OPEN) {
   fuse_in_header header{};
   header.len = sizeof header;
   header.opcode = opcode;
@@ -33,7 +33,7 @@ std::vector<std::byte> request(std::uint64_t unique, std::uint32_t opcode = FUSE
   return bytes;
 }
 
-struct Scene {
+struct AsideScene {
   std::vector<std::uint64_t> wanted;
   bool dying = true;
   std::unique_ptr<PutAside> aside =
@@ -41,7 +41,7 @@ struct Scene {
                                 [this](std::uint32_t) { return dying; }));
 
   void park(std::uint64_t ino, std::uint64_t unique, bool interrupted = false) const {
-    REQUIRE(aside->park(ino, request(unique)));
+    REQUIRE(aside->park(ino, waiting_request(unique)));
     aside->parked(ino, unique & ~resent_bit, interrupted);
   }
 
@@ -66,12 +66,12 @@ struct Scene {
   }
 };
 
-using Back = Scene::Back;
+using Back = AsideScene::Back;
 
 }  // namespace
 
 TEST_CASE("a request comes back when its file was fetched, and no other does", "[fuse]") {
-  const Scene s;
+  const AsideScene s;
   s.park(1, 10);
   s.park(2, 20);
   s.park(1, 11);
@@ -92,7 +92,7 @@ TEST_CASE("a request comes back when its file was fetched, and no other does", "
 }
 
 TEST_CASE("a fetch that failed gives its requests the error, and later ones none", "[fuse]") {
-  const Scene s;
+  const AsideScene s;
   s.park(1, 10);
   s.aside->fetched(1, EIO);
   s.park(1, 11);
@@ -103,7 +103,7 @@ TEST_CASE("a fetch that failed gives its requests the error, and later ones none
 }
 
 TEST_CASE("an interrupt ends the wait, whenever it comes", "[fuse]") {
-  const Scene s;
+  const AsideScene s;
   s.park(1, 10);
   s.park(1, 12 | resent_bit);
   CHECK(s.aside->interrupt(10));
@@ -126,7 +126,7 @@ TEST_CASE("an interrupt ends the wait, whenever it comes", "[fuse]") {
 
 TEST_CASE("a signal that does not kill the client leaves it waiting, and a later one is noticed",
           "[fuse]") {
-  Scene s;
+  AsideScene s;
   s.dying = false;
   s.park(1, 10);
   s.park(2, 20);
@@ -147,7 +147,7 @@ TEST_CASE("a signal that does not kill the client leaves it waiting, and a later
 }
 
 TEST_CASE("a request that waits again keeps the signal that came before", "[fuse]") {
-  Scene s;
+  AsideScene s;
   s.dying = false;
   s.park(1, 10);
   CHECK(s.aside->interrupt(10));
@@ -161,8 +161,8 @@ TEST_CASE("a request that waits again keeps the signal that came before", "[fuse
 TEST_CASE("the kernel is told of names only while no request with its locks waits", "[fuse]") {
   for (const std::uint32_t opcode :
        {FUSE_RENAME, FUSE_RENAME2, FUSE_LINK, FUSE_SETATTR, FUSE_SETXATTR, FUSE_REMOVEXATTR}) {
-    const Scene s;
-    REQUIRE(s.aside->park(1, request(10, opcode)));
+    const AsideScene s;
+    REQUIRE(s.aside->park(1, waiting_request(10, opcode)));
     std::atomic<bool> tells = false;
     std::jthread teller([&] {
       const PutAside::Telling telling(s.aside.get());
@@ -171,7 +171,7 @@ TEST_CASE("the kernel is told of names only while no request with its locks wait
     s.aside->fetched(1, 0);
     std::array<std::byte, 100> bytes{};
     CHECK(s.aside->take(bytes).locks);
-    REQUIRE(s.aside->park(2, request(10, opcode)));
+    REQUIRE(s.aside->park(2, waiting_request(10, opcode)));
     s.aside->handled();
     s.aside->fetched(2, 0);
     CHECK(s.aside->take(bytes).locks);
@@ -180,19 +180,19 @@ TEST_CASE("the kernel is told of names only while no request with its locks wait
     teller.join();
     CHECK(tells);
   }
-  const Scene s;
+  const AsideScene s;
   s.park(1, 10);
   {
     const PutAside::Telling telling(s.aside.get());
   }  // an open does not matter
-  REQUIRE(s.aside->park(1, request(12, FUSE_RENAME)));
+  REQUIRE(s.aside->park(1, waiting_request(12, FUSE_RENAME)));
   std::jthread teller([&] { const PutAside::Telling telling(s.aside.get()); });
   s.aside->clear();
 }
 
 TEST_CASE("a telling that has waited for long ends the requests with locks", "[fuse]") {
-  const Scene s;
-  REQUIRE(s.aside->park(1, request(10, FUSE_RENAME)));
+  const AsideScene s;
+  REQUIRE(s.aside->park(1, waiting_request(10, FUSE_RENAME)));
   s.park(1, 12);
   std::atomic<bool> tells = false;
   std::jthread teller([&] {
@@ -207,25 +207,25 @@ TEST_CASE("a telling that has waited for long ends the requests with locks", "[f
   }
   CHECK((taken.locks && taken.error == EAGAIN));
   CHECK_FALSE(tells);
-  CHECK_FALSE(s.aside->park(1, request(14, FUSE_RENAME)));
+  CHECK_FALSE(s.aside->park(1, waiting_request(14, FUSE_RENAME)));
   CHECK(s.aside->waiting() == 1);  // the open
   s.aside->handled();
   teller.join();
   CHECK(tells);
-  CHECK(s.aside->park(1, request(16, FUSE_RENAME)));
+  CHECK(s.aside->park(1, waiting_request(16, FUSE_RENAME)));
 }
 
 TEST_CASE("a request with locks of the kernel does not wait while the kernel is told of names",
           "[fuse]") {
-  const Scene s;
+  const AsideScene s;
   {
     const PutAside::Telling telling(s.aside.get(), GENERATE(false, true));
-    CHECK_FALSE(s.aside->park(1, request(10, FUSE_RENAME)));
+    CHECK_FALSE(s.aside->park(1, waiting_request(10, FUSE_RENAME)));
     CHECK(s.aside->waiting() == 0);
-    CHECK(s.aside->park(1, request(12)));
+    CHECK(s.aside->park(1, waiting_request(12)));
     const PutAside::Telling another(s.aside.get());
   }
-  CHECK(s.aside->park(1, request(14, FUSE_RENAME)));
+  CHECK(s.aside->park(1, waiting_request(14, FUSE_RENAME)));
 }
 
 TEST_CASE("only a signal that ends a process counts as its death", "[fuse]") {
