@@ -198,7 +198,7 @@ for left in dropped kept; do
   [ $status = 0 ] || sed 's/^/  said: /' "$S/said"
   check "saves-$left: the stop is good" test $status = 0
   check "saves-$left: and has exported" grep -qx result "$OUT/result"
-  check "saves-$left: the daemon is gone" await $late ended "$NAME"
+  check "saves-$left: the daemon is gone" await $late no_daemon "$NAME"
   kill -CONT $members
   if [ $left = kept ]; then
     check "saves-$left: a start goes on with the store" "$EFS" start "$JOB"
