@@ -23,7 +23,7 @@ namespace {
 using efs::fuse::PutAside;
 using efs::fuse::resent_bit;
 
-std::vector<std::byte> request(std::uint64_t unique, std::uint32_t opcode = FUSE_OPEN) {
+std::vector<std::byte> request_of(std::uint64_t unique, std::uint32_t opcode = FUSE_OPEN) {
   fuse_in_header header{};
   header.len = sizeof header;
   header.opcode = opcode;
@@ -41,7 +41,7 @@ struct Scene {
                                 [this](std::uint32_t) { return dying; }));
 
   void park(std::uint64_t ino, std::uint64_t unique, bool interrupted = false) const {
-    REQUIRE(aside->park(ino, request(unique)));
+    REQUIRE(aside->park(ino, request_of(unique)));
     aside->parked(ino, unique & ~resent_bit, interrupted);
   }
 
@@ -162,7 +162,7 @@ TEST_CASE("the kernel is told of names only while no request with its locks wait
   for (const std::uint32_t opcode :
        {FUSE_RENAME, FUSE_RENAME2, FUSE_LINK, FUSE_SETATTR, FUSE_SETXATTR, FUSE_REMOVEXATTR}) {
     const Scene s;
-    REQUIRE(s.aside->park(1, request(10, opcode)));
+    REQUIRE(s.aside->park(1, request_of(10, opcode)));
     std::atomic<bool> tells = false;
     std::jthread teller([&] {
       const PutAside::Telling telling(s.aside.get());
@@ -171,7 +171,7 @@ TEST_CASE("the kernel is told of names only while no request with its locks wait
     s.aside->fetched(1, 0);
     std::array<std::byte, 100> bytes{};
     CHECK(s.aside->take(bytes).locks);
-    REQUIRE(s.aside->park(2, request(10, opcode)));
+    REQUIRE(s.aside->park(2, request_of(10, opcode)));
     s.aside->handled();
     s.aside->fetched(2, 0);
     CHECK(s.aside->take(bytes).locks);
@@ -185,7 +185,7 @@ TEST_CASE("the kernel is told of names only while no request with its locks wait
   {
     const PutAside::Telling telling(s.aside.get());
   }  // an open does not matter
-  REQUIRE(s.aside->park(1, request(12, FUSE_RENAME)));
+  REQUIRE(s.aside->park(1, request_of(12, FUSE_RENAME)));
   std::jthread teller([&] { const PutAside::Telling telling(s.aside.get()); });
   s.aside->clear();
 }
@@ -195,12 +195,12 @@ TEST_CASE("a request with locks of the kernel does not wait while the kernel is 
   const Scene s;
   {
     const PutAside::Telling telling(s.aside.get(), GENERATE(false, true));
-    CHECK_FALSE(s.aside->park(1, request(10, FUSE_RENAME)));
+    CHECK_FALSE(s.aside->park(1, request_of(10, FUSE_RENAME)));
     CHECK(s.aside->waiting() == 0);
-    CHECK(s.aside->park(1, request(12)));
+    CHECK(s.aside->park(1, request_of(12)));
     const PutAside::Telling another(s.aside.get());
   }
-  CHECK(s.aside->park(1, request(14, FUSE_RENAME)));
+  CHECK(s.aside->park(1, request_of(14, FUSE_RENAME)));
 }
 
 TEST_CASE("only a signal that ends a process counts as its death", "[fuse]") {
