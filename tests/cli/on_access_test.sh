@@ -191,6 +191,7 @@ for left in dropped kept; do
   sed -i "s|root-dir: .*|root-dir: $hung/in|; /root-dir/a\  max-rate: 4 MiB" "$JOB"
   started "$JOB"
   echo result >"$MNT/result"
+  old=$(worker)
   stall $members
   check "saves-$left: a fetch hangs" await $late reads_pfs
   if [ $left = kept ]; then timeout 60 "$EFS" stop --keep "$NAME" >"$S/said" 2>&1; else timeout 60 "$EFS" stop "$NAME" >"$S/said" 2>&1; fi
@@ -198,9 +199,10 @@ for left in dropped kept; do
   [ $status = 0 ] || sed 's/^/  said: /' "$S/said"
   check "saves-$left: the stop is good" test $status = 0
   check "saves-$left: and has exported" grep -qx result "$OUT/result"
-  check "saves-$left: the daemon is gone" await $late no_daemon "$NAME"
+  check "saves-$left: the daemon is gone" await $late gone "$old"
   kill -CONT $members
   if [ $left = kept ]; then
+    check "saves-$left: it has left the fetch" test "$(logged fetch_hangs) $(logged left_with_fetch)" = '1 1'
     check "saves-$left: a start goes on with the store" "$EFS" start "$JOB"
     check "saves-$left: and contents are right" cmp "$S/large" "$MNT/input/large"
     check "saves-$left: stop" "$EFS" stop "$NAME"

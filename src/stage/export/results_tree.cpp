@@ -11,6 +11,7 @@
 #include "fs/acl.hpp"
 #include "stage/pfs/attributes.hpp"
 #include "stage/pfs/partial_name.hpp"
+#include "stage/pfs/rename.hpp"
 
 namespace efs::stage {
 namespace {
