@@ -149,7 +149,7 @@ worker=$(field "$(status_of "$NAME")" 'd["worker_pid"]')
 kill -STOP "$worker"
 is_running() { [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$worker/status")" != T ]; }
 check 'a stopped worker is set going again' await 40 is_running
-check 'programs go on' timeout $((10 + late)) bash -c "for i in \$(seq 3000); do echo \$i >'$MNT/many' && cat '$MNT/many' >/dev/null || exit 1; done; sync '$MNT/many'"
+check 'programs go on' timeout $((100 + late)) bash -c "for i in \$(seq 3000); do echo \$i >'$MNT/many' && cat '$MNT/many' >/dev/null || exit 1; done; sync '$MNT/many'"
 kill -KILL "$(field "$(status_of "$NAME")" 'd["worker_pid"]')"
 check 'also when the worker is killed' timeout $((20 + late)) cat "$MNT/before"
 check 'the successor has another log' await 20 grep -q 'event=log_file_unusable' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
