@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.hpp"
 #include "stage/pfs/name_claim.hpp"
 #include "stage/pfs/partial_name.hpp"
 
