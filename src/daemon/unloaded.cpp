@@ -157,8 +157,11 @@ void Unloaded::add_to(stage::Receipt& receipt,
   {
     const MutexLock lock(mutex_);
     missing = all();
-    std::ranges::copy_if(dropped, std::inserter(cut_off, cut_off.end()),
-                         [&](const std::string& path) { return !entries_.contains(path); });
+    for (const auto& path : dropped) {
+      if (!entries_.contains(path)) {
+        cut_off.insert(path);
+      }
+    }
   }
   for (auto& entry : receipt.entries) {
     const auto found = missing.find(entry.path);
