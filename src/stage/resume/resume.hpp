@@ -36,8 +36,8 @@ std::vector<std::string> displaced_directories(const std::vector<PlanEntry>& ent
 /// `kept` in order: the result of removed_inputs(). Unless results are in place, where the PFS has
 /// the newest version, these are added: files that still exist under another name, and files that
 /// were exported in another version than the imported one, or may have been (`is_out`: results-dir
-/// has the name). In place, results that were dropped from the buffer are added unless the instance
-/// was kept. An error of `is_out` ends the call.
+/// has the name). In place, results that were dropped from the buffer are added if the PFS has the
+/// exported version, unless the instance was kept. An error of `is_out` ends the call.
 Result<std::vector<fs::WalkItem>> stays_away(
     const config::JobConfig& config, const Plan& plan, fs::Staging& staging, bool kept,
     const std::function<Result<bool>(const std::string&)>& is_out);
