@@ -346,6 +346,8 @@ struct Harmless {
 constexpr const char* unsettled =
     "a clean file that is not settled counts as not there after power loss, under any name: the "
     "PFS has it";
+constexpr const char* unpromised =
+    "no step promises the content of this file, so these tests do not look at it";
 constexpr const char* synced_before =
     "it was durable already, and nothing was written since: a file system past which the kernel "
     "writes cannot know that";
@@ -358,6 +360,10 @@ const Harmless harmless[] = {
      "what comes before a switch (R5) is drained and synced: on persistent memory either will do",
      0, Durability::cache_line},
     {"journal sync", "", " rename", "the other one of these two", 0, Durability::cache_line},
+    {"drain", "drop old", " data sync",
+     "the drains of the same step that come behind the sync wait for these stores, too"},
+    {"data sync", "drop old", "", unpromised},
+    {"container name sync", "drop old", "", unpromised},
     {"drain", "create in vain", " answer drain answer",
      "the removal follows at once: without the create the name is not there either"},
     {"drain", "O_TMPFILE", " answer data sync",

@@ -128,8 +128,10 @@ Step kernel_write(const std::string& path, const std::string& text) {
 Step open_for_writing(const std::string& path) {
   return {"open for writing " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            const auto opened = life.filesystem.open({}, ino, O_WRONLY);
-            if (ino != 0 && opened) {
+            if (ino == 0) {
+              return;
+            }
+            if (const auto opened = life.note(life.filesystem.open({}, ino, O_WRONLY))) {
               life.filesystem.release(opened->handle);
             }
           }};

@@ -158,6 +158,8 @@ class Filler {
  private:
   void fill(std::uint8_t& value) { value = static_cast<std::uint8_t>(byte() % 4); }
 
+  void fill(int& value) { value = byte() % 4; }
+
   void fill(std::uint32_t& value) {
     value = std::array<std::uint32_t, 6>{
         0, S_IFREG | 0644, S_IFDIR | 0755, S_IFLNK | 0777, RENAME_EXCHANGE, 07777}[byte() % 6];
