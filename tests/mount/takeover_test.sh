@@ -159,7 +159,7 @@ open_files() {  # open_files NAME START_OPTION...
     pid=$(worker); kill -KILL "$pid"
     check "$name: a successor ($i)" await 20 has_successor "$pid"
   done
-  check "$name: for people, too" await 20 eval 'grep -qE "open +60 files by the kernel, 0 by sessions" <<<"$("$EFS" status "$name")"'
+  check "$name: for people, too" await 20 eval 'grep -qE "open +60 files by the kernel, 0 by sessions" <<<"$("$EFS" status "$NAME")"'
   check "$name: and for a monitoring system" grep -qF "efs_open_files{instance=\"$name\",owner=\"kernel\"} 60" <<<"$("$EFS" metrics)"
   check "$name: files without a name keep their space" json "$(state)" "d['used'] - $used >= 20 << 20"
   exec 7>&-
