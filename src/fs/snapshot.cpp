@@ -18,6 +18,11 @@ SetAttributes attributes_of(const Inode& inode) {
           inode.ctime, inode.dirty, acl == nullptr ? "" : *acl};
 }
 
+MakeRemote remote_node(const MakeNode& node, const Remote& remote) {
+  return {node, remote.version, remote.source, static_cast<std::uint8_t>(remote.background),
+          remote.priority};
+}
+
 namespace {
 
 MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name,

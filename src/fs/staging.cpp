@@ -77,11 +77,6 @@ MakeNode staged_node(const Place& place, std::uint64_t ino, mode_t type, const S
   return node;
 }
 
-MakeRemote remote_node(const MakeNode& node, const Remote& remote) {
-  return {node, remote.version, remote.source, static_cast<std::uint8_t>(remote.background),
-          remote.priority};
-}
-
 std::map<std::string, std::string> take_bulky_xattrs(MakeNode& node) {
   // the names and numbers of the record want room too
   constexpr std::size_t most = store::Journal::max_payload / 2;
