@@ -35,7 +35,7 @@ struct efs_iocb {
                         root-dir; a file, directory or pattern */
   off_t efs_offset;  /* offset of a part of one file, bytes */
   size_t efs_size;   /* size of the part; 0: to the end. Both 0: the whole file. */
-  int efs_tid;       /* set by efs_load and efs_unload: the number of the task */
+  int efs_tid;       /* set by efs_load, efs_unload and efs_fetch: the number of the task */
   unsigned efs_flags;       /* EFS_LOAD_..., EFS_UNLOAD_... */
   uint64_t efs_reserved[4]; /* zero */
 };
@@ -53,6 +53,16 @@ struct efs_iocb {
 /* Start a load or an unload. They return at once; efs_tid is the number of the task. */
 EFS_API int efs_load(struct efs_iocb* cb);
 EFS_API int efs_unload(struct efs_iocb* cb);
+
+/* Fetches inputs whose contents are not in the buffer yet (stage: on-access or background), before
+ * those that no program waits for: a file, directory or pattern, whole. Returns at once, as the
+ * calls above. efs_flags is 0. What is in the buffer already is no error. */
+EFS_API int efs_fetch(struct efs_iocb* cb);
+
+/* Waits until the contents of all inputs with stage: background are in the buffer, at most
+ * timeout_ms milliseconds (negative: no limit). EFS_API_ETASKINPROGRESS: some are not yet.
+ * EFS_API_EIO: some could not be fetched; their next open tries again. */
+EFS_API int efs_wait_inputs(int timeout_ms);
 
 /* Returns the state of the task: EFS_API_ETASKPENDING, EFS_API_ETASKINPROGRESS, EFS_API_SUCCESS,
  * or the code of its failure. */

@@ -244,6 +244,10 @@ Json unload_of(const efs_iocb& cb) {
   return to_json(request);
 }
 
+Json fetch_of(const efs_iocb& cb) {
+  return to_json(requests::Fetch{.paths = {cb.efs_path}});
+}
+
 int begin(efs_iocb* cb, unsigned known, Json (*request_of)(const efs_iocb&)) {
   if (std::string mistake = mistake_in(cb, known); !mistake.empty()) {
     return told(EFS_API_EINVAL, mistake);
@@ -349,6 +353,38 @@ int efs_load(efs_iocb* cb) {
 
 int efs_unload(efs_iocb* cb) {
   return guarded([cb] { return begin(cb, EFS_UNLOAD_AS_IS | EFS_UNLOAD_REMOVE, unload_of); });
+}
+
+int efs_fetch(efs_iocb* cb) {
+  return guarded([cb] {
+    if (cb != nullptr && (cb->efs_offset != 0 || cb->efs_size != 0)) {
+      return told(EFS_API_EINVAL, "efs_fetch fetches whole files");
+    }
+    return begin(cb, 0, fetch_of);
+  });
+}
+
+int efs_wait_inputs(int timeout_ms) {
+  return guarded([timeout_ms] {
+    requests::WaitInputs request;
+    if (timeout_ms >= 0) {
+      request.timeout_ms = static_cast<std::uint64_t>(timeout_ms);
+    }
+    Json answer;
+    if (const int code = call(to_json(request), answer); code != EFS_API_SUCCESS) {
+      return code;
+    }
+    const auto inputs = replies::from_json<replies::BackgroundInputs>(answer);
+    if (inputs.left > 0) {
+      return told(EFS_API_ETASKINPROGRESS,
+                  std::to_string(inputs.left) + " inputs of the background are not here yet");
+    }
+    return inputs.failed == 0
+               ? int{EFS_API_SUCCESS}
+               : told(EFS_API_EIO, std::to_string(inputs.failed) +
+                                       " inputs of the background could not be fetched: " +
+                                       inputs.last_error.value_or(""));
+  });
 }
 
 int efs_status(efs_iocb* cb) {

@@ -84,6 +84,9 @@ struct FileArguments {
   std::vector<std::string> paths;  // or task ids
   std::string file_class;          // efs set
   bool wait = false;
+  bool no_wait = false;                 // fetch
+  bool inputs = false;                  // wait
+  std::optional<double> timeout;        // wait --inputs: seconds
   bool replace = false, force = false;  // load
   bool as_is = false, remove = false;   // unload
   bool instances = false;               // ls
@@ -220,7 +223,10 @@ struct TopArguments {
 int top(World& world, const TopArguments& arguments);
 int load(World& world, const FileArguments& arguments);
 int unload(World& world, const FileArguments& arguments);
+int fetch(World& world, const FileArguments& arguments);
 int wait(World& world, const FileArguments& arguments);
+/// efs wait --inputs
+int wait_for_inputs(World& world, const FileArguments& arguments);
 int cancel(World& world, const FileArguments& arguments);
 int ls(World& world, const FileArguments& arguments);
 int explain(World& world, const FileArguments& arguments);

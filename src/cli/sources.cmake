@@ -22,6 +22,7 @@ set(sources
   doctor_slurm.cpp
   doctor_stores.cpp
   explain.cpp
+  fetch.cpp
   find_receipt.cpp
   holders.cpp
   image_path.cpp
@@ -63,5 +64,6 @@ set(sources
   unreachable.cpp
   verbs.cpp
   wait.cpp
+  wait_inputs.cpp
   words.cpp
 )

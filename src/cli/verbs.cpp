@@ -573,9 +573,23 @@ void add_file_verbs(Verbs& verbs) {
   unload_verb->add_flag("--as-is", a.as_is,
                         "also files that may be written to meanwhile; such a copy is not verified");
   unload_verb->add_flag("--remove", a.remove, "then remove them from the buffer");
-  CLI::App* wait_verb = file_verb("wait", "wait for loads and unloads (default: all)", wait);
-  wait_verb->add_option("task", a.paths, "numbers of tasks");
-  CLI::App* cancel_verb = file_verb("cancel", "cancel loads and unloads", cancel);
+  CLI::App* fetch_verb =
+      file_verb("fetch", "fetch contents of inputs that are not in the buffer yet", fetch);
+  paths(fetch_verb, true);
+  fetch_verb->add_flag("--no-wait", a.no_wait, "return at once with a task's number");
+  CLI::App* wait_verb =
+      file_verb("wait", "wait for loads, unloads and fetches (default: all), or for inputs", wait);
+  CLI::Option* const tasks = wait_verb->add_option("task", a.paths, "numbers of tasks");
+  CLI::Option* const inputs =
+      wait_verb
+          ->add_flag("--inputs", a.inputs,
+                     "wait until the contents of all inputs with stage: background are here")
+          ->excludes(tasks);
+  wait_verb->add_option("--timeout", a.timeout, "seconds after which --inputs fails")
+      ->check(CLI::Range(0.0, 1e8, "SECONDS"))
+      ->check(is_a_number)
+      ->needs(inputs);
+  CLI::App* cancel_verb = file_verb("cancel", "cancel loads, unloads and fetches", cancel);
   cancel_verb->add_option("task", a.paths, "numbers of tasks")->required();
   CLI::App* ls_verb = file_verb("ls", "list what is in the buffer: class, state, size", ls);
   paths(ls_verb, false);

@@ -47,9 +47,13 @@ Finished finish(World& world, const control::Instance& instance, std::uint64_t t
   answer->erase("event");
   const auto ended = replies::from_json<replies::Task>(*answer);
   const auto outcome = ended.outcome.value_or(replies::TaskOutcome{});
+  const bool had_all = ended.kind == "fetch" && outcome.loaded && outcome.loaded->files == 0;
   const int code = outcome.ok ? int{exit_good} : outcome.failure.exit;
   if (world.json) {
     return {code, std::move(*answer)};
+  }
+  if (had_all) {
+    return {code, {}};
   }
   const std::string text = "task " + std::to_string(task) + ": " +
                            printable(ended.kind + " " + ended.task_state) + ": " +
@@ -108,6 +112,9 @@ int worse_of(int worst, int code) {
 // Without numbers waits for every unfinished task. Returns the worst exit code. In JSON a single
 // task is an object; otherwise the output is a list.
 int wait(World& world, const FileArguments& a) {
+  if (a.inputs) {
+    return wait_for_inputs(world, a);
+  }
   auto numbers = task_numbers(a.paths);
   if (!numbers) {
     return report(world, numbers.error(), exit_usage);

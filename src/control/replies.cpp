@@ -15,7 +15,7 @@ namespace {
 /// A reader of these has an error for a line without a valid field.
 template <typename Reply>
 constexpr bool is_lenient = std::same_as<Reply, Failure> || std::same_as<Reply, TaskStarted> ||
-                            std::same_as<Reply, Counted>;
+                            std::same_as<Reply, Counted> || std::same_as<Reply, BackgroundInputs>;
 
 void result(bool ok, auto&& see) {
   see.constant("event", "result");
@@ -40,6 +40,13 @@ void fields_of(Is<TaskStarted> auto& it, auto&& see) {
 void fields_of(Is<Counted> auto& it, auto&& see) {
   result(true, see);
   see("count", it.count);
+}
+
+void fields_of(Is<BackgroundInputs> auto& it, auto&& see) {
+  result(true, see);
+  see("left", it.left);
+  see("failed", it.failed);
+  see("last_error", it.last_error);
 }
 
 void fields_of(Is<Turn> auto& it, auto&& see) {
@@ -350,6 +357,7 @@ Reply from_json(const Json& line) {
 template Json to_json(const Failure&);
 template Json to_json(const TaskStarted&);
 template Json to_json(const Counted&);
+template Json to_json(const BackgroundInputs&);
 template Json to_json(const LimitsSet&);
 template Json to_json(const Task&);
 template Json to_json(const Stopped&);
@@ -362,6 +370,7 @@ template Json to_json(const Unreachable&);
 template Failure from_json(const Json&);
 template TaskStarted from_json(const Json&);
 template Counted from_json(const Json&);
+template BackgroundInputs from_json(const Json&);
 template Task from_json(const Json&);
 template Stopped from_json(const Json&);
 template StopFailed from_json(const Json&);

@@ -29,7 +29,7 @@ struct Failure {
 
 Failure failure_of(const Error& error, int exit = 1);
 
-/// load, unload: wait-task waits for the task.
+/// load, unload, fetch: wait-task waits for the task.
 struct TaskStarted {
   std::uint64_t task = 0;  // 0: the daemon named none
 
@@ -41,6 +41,15 @@ struct Counted {
   std::uint64_t count = 0;
 
   bool operator==(const Counted&) const = default;
+};
+
+/// wait-inputs: the inputs of the background.
+struct BackgroundInputs {
+  std::uint64_t left = 0;    // not tried yet
+  std::uint64_t failed = 0;  // not here after a try
+  std::optional<std::string> last_error;
+
+  bool operator==(const BackgroundInputs&) const = default;
 };
 
 /// The wait for the PFS of an import, an export or a task.
@@ -134,8 +143,8 @@ template <typename Reply>
 Json to_json(const Reply& reply);
 
 /// Reads a line. Ignores unknown fields: a later daemon may send more. A field that is absent has
-/// its default value. A field of a wrong type has it in Failure, TaskStarted and Counted; for the
-/// others, throws std::invalid_argument with its name.
+/// its default value. A field of a wrong type has it in Failure, TaskStarted, Counted and
+/// BackgroundInputs; for the others, throws std::invalid_argument with its name.
 template <typename Reply>
 Reply from_json(const Json& line);
 

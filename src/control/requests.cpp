@@ -50,6 +50,14 @@ void fields_of(Is<Unload> auto& it, auto&& see) {
   see("size", it.size);
 }
 
+void fields_of(Is<Fetch> auto& it, auto&& see) {
+  see.required("paths", it.paths);
+}
+
+void fields_of(Is<WaitInputs> auto& it, auto&& see) {
+  see("timeout_ms", it.timeout_ms);
+}
+
 void fields_of(Is<WaitTask> auto& it, auto&& see) {
   see.required("task", it.task);
   see("timeout_ms", it.timeout_ms);
@@ -124,6 +132,8 @@ template Json to_json(const WaitEnd&);
 template Json to_json(const Stop&);
 template Json to_json(const Load&);
 template Json to_json(const Unload&);
+template Json to_json(const Fetch&);
+template Json to_json(const WaitInputs&);
 template Json to_json(const WaitTask&);
 template Json to_json(const Cancel&);
 template Json to_json(const List&);
@@ -137,6 +147,8 @@ template WaitEnd from_json(const Json&);
 template Stop from_json(const Json&);
 template Load from_json(const Json&);
 template Unload from_json(const Json&);
+template Fetch from_json(const Json&);
+template WaitInputs from_json(const Json&);
 template WaitTask from_json(const Json&);
 template Cancel from_json(const Json&);
 template List from_json(const Json&);
@@ -150,6 +162,8 @@ template std::vector<std::string> field_names(const WaitEnd&);
 template std::vector<std::string> field_names(const Stop&);
 template std::vector<std::string> field_names(const Load&);
 template std::vector<std::string> field_names(const Unload&);
+template std::vector<std::string> field_names(const Fetch&);
+template std::vector<std::string> field_names(const WaitInputs&);
 template std::vector<std::string> field_names(const WaitTask&);
 template std::vector<std::string> field_names(const Cancel&);
 template std::vector<std::string> field_names(const List&);

@@ -72,6 +72,20 @@ struct Unload {
   bool operator==(const Unload&) const = default;
 };
 
+struct Fetch {
+  static constexpr const char* verb = "fetch";
+  std::vector<std::string> paths;
+
+  bool operator==(const Fetch&) const = default;
+};
+
+struct WaitInputs {
+  static constexpr const char* verb = "wait-inputs";
+  std::optional<std::uint64_t> timeout_ms;  // nullopt: none
+
+  bool operator==(const WaitInputs&) const = default;
+};
+
 struct WaitTask {
   static constexpr const char* verb = "wait-task";
   std::uint64_t task = 0;
@@ -116,8 +130,8 @@ struct Limit {
   bool operator==(const Limit&) const = default;
 };
 
-using All = std::tuple<Status, Wait, WaitEnd, Stop, Load, Unload, WaitTask, Cancel, List, Explain,
-                       Set, Limit>;
+using All = std::tuple<Status, Wait, WaitEnd, Stop, Load, Unload, Fetch, WaitInputs, WaitTask,
+                       Cancel, List, Explain, Set, Limit>;
 
 /// Calls `see` with a default request of each kind.
 void for_each(auto&& see) {

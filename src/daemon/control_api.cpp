@@ -17,6 +17,7 @@ ControlApi::ControlApi(Parts parts)
               .tasks = parts.tasks,
               .buffer = parts.buffer,
               .transfers = parts.transfers,
+              .fetches = parts.fetches,
               .mount = parts.mount,
               .status = parts.status}) {}
 

@@ -19,7 +19,7 @@ namespace efs::daemon {
 /// Thread-safe. Needs no mount and no store: each part may be that of a test.
 class ControlApi {
  public:
-  /// All outlive this object, and `transfers` outlives the tasks.
+  /// All outlive this object, and `transfers` and `fetches` outlive the tasks.
   struct Parts {
     const JobFacts& facts;
     StopCoordinator& stops;
@@ -28,6 +28,7 @@ class ControlApi {
     const JobStatus& status;
     BufferAccess& buffer;
     LiveTransfers& transfers;
+    FetchControl& fetches;
     MountControl& mount;
   };
 

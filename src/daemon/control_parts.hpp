@@ -107,6 +107,41 @@ class FetchTransfers {
   virtual FetchOutcome fetch(std::uint64_t ino, stage::Progress& progress) = 0;
 };
 
+/// The fetches that clients ask for, or wait for.
+class FetchControl {
+ public:
+  struct File {
+    std::uint64_t ino = 0;
+    std::uint64_t size = 0;
+  };
+
+  struct Request {
+    std::vector<File> files;    // that are remote
+    std::uint64_t already = 0;  // further files, whose contents are here
+  };
+
+  /// The files of the background.
+  struct Background {
+    std::uint64_t left = 0;      // to be fetched, or being fetched
+    std::uint64_t failed = 0;    // that could not be fetched, and that no later try has fetched
+    std::string last_error{};    // while the last fetch of any file failed
+    bool is_over = false;        // none is left
+    bool is_ending = false;      // none is fetched any more: the instance ends
+  };
+
+  FetchControl() = default;
+  virtual ~FetchControl() = default;
+  FetchControl(const FetchControl&) = delete;
+  FetchControl& operator=(const FetchControl&) = delete;
+
+  /// Fetches these files before all others but those that programs wait for. A task calls it: the
+  /// buffer stays open meanwhile.
+  virtual control::replies::TaskOutcome fetch_files(const Request& what,
+                                                    stage::Progress& progress) = 0;
+  /// Waits until no file of the background is left, at most so long.
+  virtual Background await_background(std::chrono::milliseconds time) = 0;
+};
+
 /// The mount that programs use.
 class MountControl {
  public:

@@ -11,22 +11,32 @@ void FetchQueue::want(std::uint64_t ino) {
   }
   wanted_.push_back(ino);
   wanted_at_.emplace(ino, std::prev(wanted_.end()));
-  if (const auto known = background_at_.find(ino); known != background_at_.end()) {
-    background_.erase(known->second);
-    background_at_.erase(known);
-  }
+  erase(ino);
 }
 
-void FetchQueue::add_background(std::uint64_t ino, std::int32_t priority) {
-  if (is_running(ino) || is_wanted(ino) || background_at_.contains(ino)) {
+// A file that comes earlier by now does not return to its old rank.
+void FetchQueue::add(std::uint64_t ino, const Rank& rank) {
+  if (is_running(ino) || is_wanted(ino)) {
     return;
   }
-  const Rank rank{-std::int64_t{priority}, arrivals_++};
-  background_.emplace(rank, ino);
-  background_at_.emplace(ino, rank);
+  if (const auto known = others_at_.find(ino); known != others_at_.end()) {
+    if (known->second.level <= rank.level) {
+      return;
+    }
+    erase(ino);
+  }
+  others_.emplace(rank, ino);
+  others_at_.emplace(ino, rank);
 }
 
-std::optional<std::uint64_t> FetchQueue::take(bool background) {
+void FetchQueue::erase(std::uint64_t ino) {
+  if (const auto known = others_at_.find(ino); known != others_at_.end()) {
+    others_.erase(known->second);
+    others_at_.erase(known);
+  }
+}
+
+std::optional<std::uint64_t> FetchQueue::take(bool others) {
   if (!wanted_.empty()) {
     const std::uint64_t ino = wanted_.front();
     running_.insert(ino);
@@ -34,14 +44,12 @@ std::optional<std::uint64_t> FetchQueue::take(bool background) {
     wanted_.pop_front();
     return ino;
   }
-  if (!background || background_.empty()) {
+  if (!others || others_.empty()) {
     return std::nullopt;
   }
-  const auto first = background_.begin();
-  const std::uint64_t ino = first->second;
+  const std::uint64_t ino = others_.begin()->second;
   running_.insert(ino);
-  background_at_.erase(ino);
-  background_.erase(first);
+  erase(ino);
   return ino;
 }
 
@@ -49,10 +57,29 @@ void FetchQueue::done(std::uint64_t ino) {
   running_.erase(ino);
 }
 
+void FetchQueue::forget(std::uint64_t ino, Level level) {
+  const auto known = others_at_.find(ino);
+  if (known != others_at_.end() && known->second.level == level) {
+    erase(ino);
+  }
+}
+
+void FetchQueue::forget_asked(const std::set<std::uint64_t>& inos) {
+  for (const auto ino : inos) {
+    forget(ino, Level::asked);
+  }
+}
+
+void FetchQueue::forget_ahead(const std::vector<std::uint64_t>& inos) {
+  for (const auto ino : inos) {
+    forget(ino, Level::ahead);
+  }
+}
+
 std::list<std::uint64_t> FetchQueue::drop() {
   wanted_at_.clear();
-  background_.clear();
-  background_at_.clear();
+  others_.clear();
+  others_at_.clear();
   return std::exchange(wanted_, {});
 }
 

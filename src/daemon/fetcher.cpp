@@ -25,7 +25,11 @@ Fetcher::Fetcher(Parts parts)
           log::warn("event=fetch_off reason=\"{}\"", describe(made.error()));
         }
         return made ? std::move(*made) : nullptr;
-      }()) {}
+      }()) {
+  if (aside_) {
+    aside_->set_opened([this](std::uint64_t ino) { opened(ino); });
+  }
+}
 
 Fetcher::~Fetcher() {
   (void)end(Time::max());
@@ -42,9 +46,7 @@ void Fetcher::fetch_all() {
   const auto background = fs::Staging(*files_).remote_files(true);
   const MutexLock lock(mutex_);
   fetches_ = serves_;
-  for (const auto& file : background) {
-    queue_.add_background(file.ino, file.priority);
-  }
+  queue_background(background);
   const auto threads = queue_.wanted() + std::min<std::size_t>(background.size(), most_background);
   for (std::size_t i = 0; i < std::min<std::size_t>(threads, most_threads); ++i) {
     add_thread();
@@ -53,6 +55,13 @@ void Fetcher::fetch_all() {
     refuse_all();
   }
   changed_.notify_all();
+}
+
+void Fetcher::queue_background(const std::vector<fs::Staging::RemoteFile>& files) {
+  for (const auto& file : files) {
+    background_left_.insert(file.ino);
+    queue_.add_background(file.ino, file.priority);
+  }
 }
 
 void Fetcher::refuse_all() {
@@ -96,10 +105,11 @@ void Fetcher::want(std::uint64_t ino) noexcept try {
     return refuse(ino, EIO);
   }
   queue_.want(ino);
+  note_opened(ino);
   if (!fetches_) {
     return;
   }
-  if (queue_.wanted() > idle_) {
+  if (queue_.wanted() + (opened_.empty() ? 0 : 1) > idle_) {
     add_thread();
   }
   if (working_ == 0) {
@@ -125,38 +135,54 @@ void Fetcher::add_thread() {
   ++working_;
 }
 
+void Fetcher::add_threads(std::size_t files) {
+  for (std::size_t i = 0; i < std::min<std::size_t>(files, most_background); ++i) {
+    if (idle_ <= i) {
+      add_thread();
+    }
+  }
+}
+
 void Fetcher::work() noexcept {
   mutex_.lock();
   while (serves_) {
-    const bool wanted = queue_.wanted() > 0;
-    const bool may_take = wanted || background_running_ < most_background;
-    std::optional<std::uint64_t> ino;
+    bool has_worked = false;
     bool is_left = false;  // in the queue, for want of memory
     try {
-      ino = may_take ? queue_.take(true) : std::nullopt;
+      has_worked = fetch_next(false) || look_ahead() ||
+                   (background_running_ < most_background && fetch_next(true));
     } catch (const std::bad_alloc&) {
       is_left = true;
     }
-    if (!ino) {
-      ++idle_;
-      if (is_left) {
-        (void)changed_.wait_until(mutex_, std::chrono::steady_clock::now() + next_try);
-      } else {
-        changed_.wait(mutex_);
-      }
-      --idle_;
+    if (has_worked) {
       continue;
     }
-    background_running_ += wanted ? 0 : 1;
-    mutex_.unlock();
-    fetch(*ino);
-    mutex_.lock();
-    background_running_ -= wanted ? 0 : 1;
-    changed_.notify_all();
+    ++idle_;
+    if (is_left) {
+      (void)changed_.wait_until(mutex_, std::chrono::steady_clock::now() + next_try);
+    } else {
+      changed_.wait(mutex_);
+    }
+    --idle_;
   }
   --working_;
   changed_.notify_all();
   mutex_.unlock();
+}
+
+bool Fetcher::fetch_next(bool others) {
+  const bool wanted = queue_.wanted() > 0;
+  const auto ino = queue_.take(others);
+  if (!ino) {
+    return false;
+  }
+  background_running_ += wanted ? 0 : 1;
+  mutex_.unlock();
+  fetch(*ino);
+  mutex_.lock();
+  background_running_ -= wanted ? 0 : 1;
+  changed_.notify_all();
+  return true;
 }
 
 // The queue forgets the file first: a request that is put aside from then on begins a new fetch.
@@ -170,10 +196,32 @@ void Fetcher::fetch(std::uint64_t ino) {
     tell(ino, outcome);
   } catch (const std::bad_alloc&) {
   }  // the figures count
+  {
+    const MutexLock lock(mutex_);
+    count(ino, outcome);
+  }
   const int error = outcome.kind == FetchOutcome::Kind::here   ? 0
                     : outcome.kind == FetchOutcome::Kind::gone ? ESTALE
                                                                : EIO;
   refuse(ino, error);
+}
+
+void Fetcher::count(std::uint64_t ino, const FetchOutcome& outcome) noexcept {
+  const bool has_failed = outcome.kind == FetchOutcome::Kind::failed;
+  if (outcome.kind == FetchOutcome::Kind::cancelled) {
+    return;
+  }
+  if (auto left = background_left_.extract(ino); left && has_failed) {
+    background_failed_.insert(std::move(left));
+  } else if (!has_failed) {
+    background_failed_.erase(ino);
+  }
+  for (auto& asked : asked_) {
+    count(asked, ino, outcome);
+  }
+  if (has_failed && expected_.contains(ino)) {
+    note_opened(0);
+  }
 }
 
 void Fetcher::tell(std::uint64_t ino, const FetchOutcome& outcome) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Fetches the contents of remote files: those that programs wait for, and behind them those of
-// resources with `stage: background`. The requests of the programs are put aside meanwhile
-// (fuse/put_aside.hpp).
+// Fetches the contents of remote files: those that programs wait for, then those that `efs fetch`
+// names, those that a program will probably open next (look_ahead.hpp), and those of resources with
+// `stage: background`. The requests of the programs are put aside meanwhile (fuse/put_aside.hpp).
 
 #include <atomic>
 #include <chrono>
+#include <deque>
+#include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,15 +19,17 @@
 #include "daemon/control_parts.hpp"
 #include "daemon/fetch_queue.hpp"
 #include "daemon/kept_figures.hpp"
+#include "daemon/look_ahead.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/staging.hpp"
 #include "fuse/put_aside.hpp"
 #include "stage/copy/progress.hpp"
 
 namespace efs::daemon {
 
-/// One thread calls begin() and end(). put_aside() and add_status() are thread-safe. Its threads
-/// call the PFS, which may hang.
-class Fetcher final : public StatusSource {
+/// One thread calls begin() and end(). The other functions are thread-safe. Its threads call the
+/// PFS, which may hang.
+class Fetcher final : public StatusSource, public FetchControl {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr unsigned most_threads = 16;
@@ -54,13 +59,41 @@ class Fetcher final : public StatusSource {
   bool end(Time until);
 
   void add_status(control::replies::Status& status) override;
+  control::replies::TaskOutcome fetch_files(const Request& what,
+                                            stage::Progress& progress) override;
+  Background await_background(std::chrono::milliseconds time) override;
 
  private:
+  /// A request of fetch_files().
+  struct Asked {
+    std::set<std::uint64_t> left;
+    std::uint64_t files = 0, bytes = 0, failures = 0;
+    Error error{};  // the first one
+    stage::Progress* progress = nullptr;
+  };
+
+  using Asks = std::list<Asked>;
+
   void want(std::uint64_t ino) noexcept;
+  void opened(std::uint64_t ino) noexcept;
+  void note_opened(std::uint64_t ino) noexcept EFS_REQUIRES(mutex_);
+  void queue_background(const std::vector<fs::Staging::RemoteFile>& files) EFS_REQUIRES(mutex_);
   void refuse_all() EFS_REQUIRES(mutex_);
   void add_thread() EFS_REQUIRES(mutex_);
+  /// Starts threads for so many files that no program waits for.
+  void add_threads(std::size_t files) EFS_REQUIRES(mutex_);
   void work() noexcept;
+  /// Each returns true if it has done something, without the lock meanwhile.
+  bool fetch_next(bool others) EFS_REQUIRES(mutex_);
+  bool look_ahead() EFS_REQUIRES(mutex_);
+  void expect(const LookAhead::Next& next) EFS_REQUIRES(mutex_);
   void fetch(std::uint64_t ino);
+  void count(std::uint64_t ino, const FetchOutcome& outcome) noexcept EFS_REQUIRES(mutex_);
+  void count(Asked& asked, std::uint64_t ino, const FetchOutcome& outcome) const noexcept
+      EFS_REQUIRES(mutex_);
+  void queue_asked(Asks::iterator asked, const Request& what) EFS_REQUIRES(mutex_);
+  static control::replies::TaskOutcome outcome_of(const Asked& asked, std::uint64_t already,
+                                                  double seconds, bool is_ending);
   void tell(std::uint64_t ino, const FetchOutcome& outcome);
   /// Ends a fetch that never began.
   void refuse(std::uint64_t ino, int error);
@@ -80,6 +113,15 @@ class Fetcher final : public StatusSource {
   unsigned background_running_ EFS_GUARDED_BY(mutex_) = 0;
   unsigned working_ EFS_GUARDED_BY(mutex_) = 0;  // threads that have not ended
   std::string error_ EFS_GUARDED_BY(mutex_);     // of the last fetch; "": it went well
+  Asks asked_ EFS_GUARDED_BY(mutex_);
+  // files of the background: not tried yet, and those whose last try failed
+  std::set<std::uint64_t> background_left_ EFS_GUARDED_BY(mutex_);
+  std::set<std::uint64_t> background_failed_ EFS_GUARDED_BY(mutex_);
+  // files that were opened, for ahead_; 0: a fetch has failed
+  std::deque<std::uint64_t> opened_ EFS_GUARDED_BY(mutex_);
+  std::set<std::uint64_t> expected_ EFS_GUARDED_BY(mutex_);  // by ahead_
+  bool looks_ EFS_GUARDED_BY(mutex_) = false;                // a thread uses ahead_
+  LookAhead ahead_;
   std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "control/replies.hpp"
 #include "daemon/requests.hpp"
@@ -78,6 +79,9 @@ Json FileVerbs::handle(const std::string& verb, const Json& request,
   if (verb == requests::Cancel::verb) {
     return line_of(its_.tasks.cancel(requests::from_json<requests::Cancel>(request).task));
   }
+  if (verb == requests::WaitInputs::verb) {
+    return wait_inputs(requests::from_json<requests::WaitInputs>(request), progress);
+  }
   if (verb == requests::List::verb) {
     return list(requests::from_json<requests::List>(request), progress);
   }
@@ -93,6 +97,9 @@ Json FileVerbs::handle_in(const OpenBuffer& buffer, const std::string& verb, con
   }
   if (verb == requests::Unload::verb) {
     return unload(requests::from_json<requests::Unload>(request));
+  }
+  if (verb == requests::Fetch::verb) {
+    return fetch(buffer, requests::from_json<requests::Fetch>(request));
   }
   if (verb == requests::Explain::verb) {
     return explain(buffer, requests::from_json<requests::Explain>(request));
@@ -165,6 +172,61 @@ Json FileVerbs::unload(const requests::Unload& request) {
       [&transfers = its_.transfers, what = std::move(*what)](stage::Progress& progress) {
         return transfers.unload(what, progress);
       }));
+}
+
+Json FileVerbs::fetch(const OpenBuffer& buffer, const requests::Fetch& request) {
+  const auto names = names_in(request.paths);
+  if (!names) {
+    return control::error_line(names.error(), 2);
+  }
+  const auto items = items_in(buffer, *names);
+  if (!items) {
+    return control::error_line(items.error());
+  }
+  FetchControl::Request what;
+  std::set<std::uint64_t> known;  // a file may have several names
+  for (const auto& item : *items) {
+    if (!S_ISREG(item.attributes.st_mode) || !known.insert(item.ino).second) {
+      continue;
+    }
+    if (item.remote) {
+      what.files.push_back(
+          {.ino = item.ino, .size = static_cast<std::uint64_t>(item.attributes.st_size)});
+    } else {
+      ++what.already;
+    }
+  }
+  return line_of(its_.tasks.start(
+      TaskKind::fetch, headline(*names),
+      [&fetches = its_.fetches, what = std::move(what)](stage::Progress& progress) {
+        return fetches.fetch_files(what, progress);
+      }));
+}
+
+Json FileVerbs::wait_inputs(const requests::WaitInputs& request,
+                            const control::Server::Progress& progress) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout_of(request.timeout_ms);
+  while (its_.buffer.use([](const OpenBuffer&) {})) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    const auto now = its_.fetches.await_background(std::clamp<std::chrono::milliseconds>(
+        left, std::chrono::milliseconds(0), progress_interval));
+    if (now.is_ending) {
+      return control::error_line({ESHUTDOWN, "the instance is being stopped"});
+    }
+    if (now.is_over || left.count() <= 0) {
+      replies::BackgroundInputs answer{.left = now.left, .failed = now.failed, .last_error = {}};
+      if (!now.last_error.empty()) {
+        answer.last_error = now.last_error;
+      }
+      return to_json(answer);
+    }
+    const std::string state = "fetching inputs: " + std::to_string(now.left) + " are left";
+    if (!progress({{"state", state}})) {
+      return control::error_line({EPIPE, "the client is gone"});
+    }
+  }
+  return not_ready();
 }
 
 Result<std::vector<fs::WalkItem>> FileVerbs::items_in(const OpenBuffer& buffer,
@@ -262,7 +324,7 @@ Json FileVerbs::set(const OpenBuffer& buffer, const requests::Set& request) {
 Json FileVerbs::wait_task(const requests::WaitTask& request,
                           const control::Server::Progress& progress) {
   const std::uint64_t id = request.task;
-  const auto deadline = std::chrono::steady_clock::now() + timeout_of(request);
+  const auto deadline = std::chrono::steady_clock::now() + timeout_of(request.timeout_ms);
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());

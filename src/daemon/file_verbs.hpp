@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The control verbs for files while programs run: load, unload, wait-task, cancel, ls, explain,
-// set, limit.
+// The control verbs for files while programs run: load, unload, fetch, wait-inputs, wait-task,
+// cancel, ls, explain, set, limit.
 
 #include <string>
 #include <vector>
@@ -18,12 +18,13 @@ namespace efs::daemon {
 /// Thread-safe.
 class FileVerbs {
  public:
-  /// All outlive this object, and `transfers` outlives the tasks.
+  /// All outlive this object, and `transfers` and `fetches` outlive the tasks.
   struct Parts {
     const config::JobConfig& config;
     Tasks& tasks;
     BufferAccess& buffer;
     LiveTransfers& transfers;
+    FetchControl& fetches;
     MountControl& mount;
     const JobStatus& status;
   };
@@ -39,6 +40,9 @@ class FileVerbs {
                           const control::Json& request);
   control::Json load(const control::requests::Load& request);
   control::Json unload(const control::requests::Unload& request);
+  control::Json fetch(const OpenBuffer& buffer, const control::requests::Fetch& request);
+  control::Json wait_inputs(const control::requests::WaitInputs& request,
+                            const control::Server::Progress& progress);
   control::Json list(const control::requests::List& request,
                      const control::Server::Progress& progress);
   control::Json explain(const OpenBuffer& buffer, const control::requests::Explain& request);

@@ -113,6 +113,7 @@ Status Instance::listen() {
                                                         .status = *status_,
                                                         .buffer = store_,
                                                         .transfers = transfers_,
+                                                        .fetches = fetcher_,
                                                         .mount = mount_});
   auto server = control::Server::listen(
       options_.directory + "/control.sock", options_.owner,

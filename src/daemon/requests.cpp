@@ -61,9 +61,8 @@ double asked_ago_of(const requests::Stop& request) {
   return std::clamp(request.asked_ago, 0.0, longest_ago);
 }
 
-std::chrono::milliseconds timeout_of(const requests::WaitTask& request) {
-  return std::chrono::milliseconds(
-      std::min(request.timeout_ms.value_or(longest_timeout), longest_timeout));
+std::chrono::milliseconds timeout_of(std::optional<std::uint64_t> timeout_ms) {
+  return std::chrono::milliseconds(std::min(timeout_ms.value_or(longest_timeout), longest_timeout));
 }
 
 }  // namespace efs::daemon

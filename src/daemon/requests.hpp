@@ -29,6 +29,6 @@ Result<fs::Keep> class_of(const std::string& name);
 
 /// Seconds, within what the clock can represent; likewise below.
 double asked_ago_of(const control::requests::Stop& request);
-std::chrono::milliseconds timeout_of(const control::requests::WaitTask& request);
+std::chrono::milliseconds timeout_of(std::optional<std::uint64_t> timeout_ms);
 
 }  // namespace efs::daemon

@@ -14,6 +14,8 @@ set(sources
   efsd.cpp
   fetch_queue.cpp
   fetcher.cpp
+  fetcher_ahead.cpp
+  fetcher_asked.cpp
   file_verbs.cpp
   instance.cpp
   instance_busy.cpp
@@ -29,6 +31,7 @@ set(sources
   job_watchers.cpp
   kept_figures.cpp
   kept_versions.cpp
+  look_ahead.cpp
   memory_stores.cpp
   mount.cpp
   mount_limits.cpp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Work that outlives its request: loads, unloads, and the unload of a stop. Each kind has its own
+// Work that outlives its request: loads, fetches, unloads, and the unload of a stop. Each kind has its own
 // thread, which runs one task after the other, so two unloads never process the same file. Any
 // client may ask for a task by its id.
 
@@ -30,8 +30,9 @@ namespace efs::daemon {
 /// `drain`: the export of results that no client has asked for (daemon/drainer.hpp). It waits for
 /// unloads of both kinds, and they wait for it. No list of tasks and no book has it, and close()
 /// cancels it.
-enum class TaskKind : std::uint8_t { load = 0, unload = 1, stop_unload = 2, drain = 3 };
-constexpr std::size_t task_kinds = 4;
+/// `fetch`: the fetch of contents that are not here (Fetcher::fetch_files).
+enum class TaskKind : std::uint8_t { load = 0, unload = 1, stop_unload = 2, drain = 3, fetch = 4 };
+constexpr std::size_t task_kinds = 5;
 const char* name_of(TaskKind kind);
 
 /// pending -> running -> done | failed | cancelled; pending -> cancelled.
@@ -80,7 +81,7 @@ class Tasks {
   /// Cancels all waiting and running tasks. Does not wait for them.
   void cancel_all();
 
-  /// Refuses new tasks. Cancels loads, because no program can read their files any more, and
+  /// Refuses new tasks. Cancels loads and fetches, because no program can read their files any more, and
   /// drains, because a stop exports what they leave. Cancels unloads unless `finish_unloads`,
   /// because their callers rely on them. Returns true when no task is left, and false at `end`.
   using Time = std::chrono::steady_clock::time_point;

@@ -635,6 +635,11 @@ Result<std::uint64_t> Staging::available_bytes() {
   return filesystem_.backend_.space().available;
 }
 
+std::uint64_t Staging::room_to_spare() {
+  const Space space = filesystem_.backend_.space();
+  return (space.available - std::min(space.available, space.capacity / 10)) / 2;
+}
+
 std::vector<std::uint64_t> Staging::available_by_place() {
   std::vector<std::uint64_t> available;
   for (unsigned place = 0; place < filesystem_.backend_.places(); ++place) {

@@ -214,6 +214,18 @@ class Staging {
   };
 
   std::vector<RemoteFile> remote_files(bool background_only) const;
+
+  /// The directory of an imported file that still has the name of its import; 0: another file.
+  std::uint64_t directory_of(std::uint64_t ino) const;
+
+  struct SiblingFile {
+    std::string name;
+    std::uint64_t ino = 0;
+    std::uint64_t size = 0;  // of a remote file; 0: another file
+  };
+
+  /// The regular files of a directory in the order in which readdir lists them; none if it is gone.
+  std::vector<SiblingFile> files_in(std::uint64_t directory) const;
   /// The path of a file with one name, for people; "": it has no name.
   std::string path_of(std::uint64_t ino) const;
 
@@ -320,6 +332,9 @@ class Staging {
 
   /// Bytes that the buffer can still take, without the journal's reserve.
   Result<std::uint64_t> available_bytes();
+  /// The part of it that contents may take which no program has asked for yet: half of what exceeds
+  /// a tenth of the capacity.
+  std::uint64_t room_to_spare();
   /// The same for each of several backends.
   std::vector<std::uint64_t> available_by_place();
 

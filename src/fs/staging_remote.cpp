@@ -92,6 +92,38 @@ std::vector<Staging::RemoteFile> Staging::remote_files(bool background_only) con
   return found;
 }
 
+std::uint64_t Staging::directory_of(std::uint64_t ino) const {
+  const ReadLock lock(filesystem_.mutex_);
+  const Inode* inode = filesystem_.names_.find(ino);
+  if (inode == nullptr || inode->nlink != 1 || !inode->extra) {
+    return 0;
+  }
+  const auto place = locate(inode->extra->origin_path);
+  const auto* entry = place ? place->parent->directory->find(place->name) : nullptr;
+  return entry != nullptr && entry->ino == ino ? place->parent->ino : 0;
+}
+
+std::vector<Staging::SiblingFile> Staging::files_in(std::uint64_t directory) const {
+  const ReadLock lock(filesystem_.mutex_);
+  std::vector<SiblingFile> files;
+  const Inode* inode = filesystem_.names_.find(directory);
+  if (inode == nullptr || !inode->is_directory()) {
+    return files;
+  }
+  files.reserve(inode->directory->size());
+  inode->directory->for_each_before(
+      Directory::most_cookie, [&](const std::string& name, const Directory::Entry& entry) {
+        const Inode* file = filesystem_.names_.find(entry.ino);
+        if (file != nullptr && file->is_regular()) {
+          files.push_back({.name = name,
+                           .ino = entry.ino,
+                           .size = file->is_remote() ? file->extra->remote->version.size : 0});
+        }
+        return true;
+      });
+  return files;
+}
+
 // A remote file has one name, that of its import.
 std::string Staging::path_of(std::uint64_t ino) const {
   const ReadLock lock(filesystem_.mutex_);

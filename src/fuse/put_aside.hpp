@@ -37,6 +37,17 @@ class PutAside {
       std::function<void(std::uint64_t ino)> wanted,
       std::function<bool(std::uint32_t thread)> is_dying = is_being_killed);
 
+  /// Sets what opened() calls. It must not wait and not throw. Call it before any request.
+  void set_opened(std::function<void(std::uint64_t ino)> call) { opened_ = std::move(call); }
+  /// How many files set_opened() wants to hear of. While there are none, opened() costs a load.
+  void watch_opens(std::size_t files) { watched_ = files; }
+  /// A program has opened the file.
+  void opened(std::uint64_t ino) const {
+    if (watched_.load(std::memory_order_relaxed) > 0) {
+      opened_(ino);
+    }
+  }
+
   /// A descriptor for poll(2), readable when take() may have a request.
   int ready_fd() const { return ready_fd_.get(); }
 
@@ -129,6 +140,8 @@ class PutAside {
   void end_those_with_locks() EFS_REQUIRES(mutex_);
 
   const std::function<void(std::uint64_t)> wanted_;
+  std::function<void(std::uint64_t)> opened_;
+  std::atomic<std::size_t> watched_{0};
   const std::function<bool(std::uint32_t)> is_dying_;
   // a timer, which has expired while ready_ is not empty, or when look_for_dying() is due
   const UniqueFd ready_fd_;

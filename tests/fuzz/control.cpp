@@ -43,7 +43,7 @@ struct Use {
   }
 
   void operator()(const requests::WaitTask& request) const {
-    attempt([&] { return timeout_of(request); });
+    attempt([&] { return timeout_of(request.timeout_ms); });
   }
 
   void operator()(const auto&) const {}

@@ -126,6 +126,9 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
   if (connection.usage != nullptr) {
     connection.usage->opened.mark(ino);
   }
+  if (connection.put_aside != nullptr) {
+    connection.put_aside->opened(ino);
+  }
   if (acquired->id != 0) {
     connection.counters.passthrough_opens.fetch_add(1, std::memory_order_relaxed);
   }
