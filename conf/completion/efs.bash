@@ -31,7 +31,7 @@ _efs_value_kind() {
     -u|--user) echo user ;;
     -o|--options) echo mount-options ;;
     --set) echo setting ;;
-    -i|-n|--name|--job|--mem|--memory|--memory-source|--node|--node-memory|--deadline|--interval|--watch|--listen|--offset|--size|--skip) echo text ;;
+    -i|-n|--name|--job|--mem|--memory|--memory-source|--node|--node-memory|--deadline|--timeout|--interval|--watch|--listen|--offset|--size|--skip) echo text ;;
   esac
 }
 _efs_mount_options() { _efs_help start | sed -n 's/^  -o,--options TEXT.*: //p' | tr ',' '\n'; }

@@ -39,12 +39,12 @@ int wait_for_inputs(World& world, const FileArguments& a) {
                                          " inputs of the background are not here"});
   }
   if (inputs.failed > 0) {
-    return report(world,
-                  {EIO, std::to_string(inputs.failed) +
-                            " inputs of the background could not be fetched" +
-                            (inputs.last_error ? ": " + printable(*inputs.last_error) : "") +
-                            ". Try again: efs fetch"},
-                  code);
+    return report(
+        world,
+        {EIO, std::to_string(inputs.failed) + " inputs of the background could not be fetched" +
+                  (inputs.last_error ? ": " + printable(*inputs.last_error) : "") +
+                  ". Try again: efs fetch"},
+        code);
   }
   return code;
 }

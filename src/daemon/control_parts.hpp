@@ -122,11 +122,11 @@ class FetchControl {
 
   /// The files of the background.
   struct Background {
-    std::uint64_t left = 0;      // to be fetched, or being fetched
-    std::uint64_t failed = 0;    // that could not be fetched, and that no later try has fetched
-    std::string last_error{};    // while the last fetch of any file failed
-    bool is_over = false;        // none is left
-    bool is_ending = false;      // none is fetched any more: the instance ends
+    std::uint64_t left = 0;    // to be fetched, or being fetched
+    std::uint64_t failed = 0;  // that could not be fetched, and that no later try has fetched
+    std::string last_error{};  // while the last fetch of any file failed
+    bool is_over = false;      // none is left
+    bool is_ending = false;    // none is fetched any more: the instance ends
   };
 
   FetchControl() = default;

@@ -20,10 +20,13 @@ class FetchQueue {
  public:
   /// A program waits for the file. Without effect while it is being fetched: that fetch counts.
   void want(std::uint64_t ino);
+
   /// `efs fetch` names the file. Without effect if it is being fetched or comes earlier.
   void ask(std::uint64_t ino) { add(ino, {Level::asked, 0, arrivals_++}); }
+
   /// A program will probably open the file. Without effect as above.
   void add_ahead(std::uint64_t ino) { add(ino, {Level::ahead, 0, arrivals_++}); }
+
   /// The file is to be fetched some time. Without effect as above.
   void add_background(std::uint64_t ino, std::int32_t priority) {
     add(ino, {Level::background, -std::int64_t{priority}, arrivals_++});

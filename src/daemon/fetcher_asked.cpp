@@ -55,23 +55,23 @@ replies::TaskOutcome Fetcher::outcome_of(const Asked& asked, std::uint64_t alrea
   const std::string so_far =
       std::to_string(asked.files) + " of " + std::to_string(all) + " inputs were fetched";
   if (!asked.left.empty()) {
-    return replies::failed_task(is_ending ? Error{ESHUTDOWN, "the instance is being stopped: " +
-                                                                 so_far}
-                                          : Error{ECANCELED, "cancelled: " + so_far});
+    return replies::failed_task(is_ending
+                                    ? Error{ESHUTDOWN, "the instance is being stopped: " + so_far}
+                                    : Error{ECANCELED, "cancelled: " + so_far});
   }
   if (asked.failures > 0) {
     constexpr int some = 3, none = 1;  // as in efs(1)
-    return replies::failed_task({asked.error.code, so_far + "; the first failure: " +
-                                                       describe(asked.error)},
-                                asked.files > 0 ? some : none);
+    return replies::failed_task(
+        {asked.error.code, so_far + "; the first failure: " + describe(asked.error)},
+        asked.files > 0 ? some : none);
   }
-  return {.ok = true,
-          .failure = {},
-          .loaded = replies::Loaded{.files = asked.files,
-                                    .already = already,
-                                    .bytes = asked.bytes,
-                                    .seconds = seconds},
-          .unloaded = {}};
+  return {
+      .ok = true,
+      .failure = {},
+      .loaded =
+          replies::Loaded{
+              .files = asked.files, .already = already, .bytes = asked.bytes, .seconds = seconds},
+      .unloaded = {}};
 }
 
 replies::TaskOutcome Fetcher::fetch_files(const Request& what, stage::Progress& progress) {
@@ -105,8 +105,8 @@ replies::TaskOutcome Fetcher::fetch_files(const Request& what, stage::Progress& 
       queue_background(fs::Staging(*files_).remote_files(true));
     }
   }
-  return outcome_of(*asked, what.already, std::chrono::duration<double>(Clock::now() - begun).count(),
-                    is_ending);
+  return outcome_of(*asked, what.already,
+                    std::chrono::duration<double>(Clock::now() - begun).count(), is_ending);
 }
 
 Fetcher::Background Fetcher::await_background(std::chrono::milliseconds time) {

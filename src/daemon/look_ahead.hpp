@@ -41,9 +41,9 @@ class FileOrder {
 /// Not thread-safe.
 class LookAhead {
  public:
-  static constexpr std::size_t most_files = 32;     // of a window
-  static constexpr std::size_t most_followed = 8;   // directories
-  static constexpr std::size_t behind = 8;          // an open so far back neither hits nor misses
+  static constexpr std::size_t most_files = 32;    // of a window
+  static constexpr std::size_t most_followed = 8;  // directories
+  static constexpr std::size_t behind = 8;         // an open so far back neither hits nor misses
 
   struct Next {
     std::vector<std::uint64_t> fetch;   // in this order

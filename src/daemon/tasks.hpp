@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Work that outlives its request: loads, fetches, unloads, and the unload of a stop. Each kind has its own
-// thread, which runs one task after the other, so two unloads never process the same file. Any
-// client may ask for a task by its id.
+// Work that outlives its request: loads, fetches, unloads, and the unload of a stop. Each kind has
+// its own thread, which runs one task after the other, so two unloads never process the same file.
+// Any client may ask for a task by its id.
 
 #include <atomic>
 #include <chrono>
@@ -81,9 +81,10 @@ class Tasks {
   /// Cancels all waiting and running tasks. Does not wait for them.
   void cancel_all();
 
-  /// Refuses new tasks. Cancels loads and fetches, because no program can read their files any more, and
-  /// drains, because a stop exports what they leave. Cancels unloads unless `finish_unloads`,
-  /// because their callers rely on them. Returns true when no task is left, and false at `end`.
+  /// Refuses new tasks. Cancels loads and fetches, because no program can read their files any
+  /// more, and drains, because a stop exports what they leave. Cancels unloads unless
+  /// `finish_unloads`, because their callers rely on them. Returns true when no task is left, and
+  /// false at `end`.
   using Time = std::chrono::steady_clock::time_point;
   bool close(bool finish_unloads, Time end = Time::max());
   /// Accepts tasks again after close().

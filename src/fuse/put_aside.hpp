@@ -39,8 +39,10 @@ class PutAside {
 
   /// Sets what opened() calls. It must not wait and not throw. Call it before any request.
   void set_opened(std::function<void(std::uint64_t ino)> call) { opened_ = std::move(call); }
+
   /// How many files set_opened() wants to hear of. While there are none, opened() costs a load.
   void watch_opens(std::size_t files) { watched_ = files; }
+
   /// A program has opened the file.
   void opened(std::uint64_t ino) const {
     if (watched_.load(std::memory_order_relaxed) > 0) {

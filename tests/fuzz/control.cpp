@@ -42,6 +42,10 @@ struct Use {
     attempt([&] { return asked_ago_of(request); });
   }
 
+  void operator()(const requests::WaitInputs& request) const {
+    attempt([&] { return timeout_of(request.timeout_ms); });
+  }
+
   void operator()(const requests::WaitTask& request) const {
     attempt([&] { return timeout_of(request.timeout_ms); });
   }

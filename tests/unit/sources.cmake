@@ -65,6 +65,7 @@ set(sources
   daemon/job_watchers_test.cpp
   daemon/kept_figures_test.cpp
   daemon/kept_versions_test.cpp
+  daemon/look_ahead_test.cpp
   daemon/mount_limits_test.cpp
   daemon/mount_service_test.cpp
   daemon/report_files_test.cpp

@@ -22,6 +22,8 @@ void round_trip(const Reply& reply, bool success) {
 TEST_CASE("a reply is the same on the other side", "[control]") {
   round_trip(TaskStarted{.task = UINT64_MAX}, true);
   round_trip(Counted{.count = 3}, true);
+  round_trip(BackgroundInputs{.left = 3, .failed = UINT64_MAX, .last_error = "a: no"}, true);
+  round_trip(BackgroundInputs{}, true);
   round_trip(Failure{.code = EBUSY, .error = "in use\nby all", .lines = true, .exit = 2}, false);
   round_trip(Failure{}, false);
 }

@@ -56,6 +56,9 @@ TEST_CASE("a request is the same on the other side", "[control]") {
                   .backend = "ram",
                   .offset = largest,
                   .size = 3});
+  round_trip(Fetch{.paths = paths});
+  round_trip(WaitInputs{.timeout_ms = largest});
+  round_trip(WaitInputs{});
   round_trip(Unload{.paths = paths,
                     .as_is = true,
                     .remove = true,

@@ -54,6 +54,23 @@ struct FakeTransfers final : LiveTransfers {
   std::vector<std::string> loaded, unloaded;
 };
 
+/// Notes what is asked for and has fetched it.
+struct FakeFetches final : FetchControl {
+  TaskOutcome fetch_files(const Request& what, stage::Progress&) override {
+    asked = what.files.size();
+    already = what.already;
+    TaskOutcome outcome{.ok = true, .failure = {}, .loaded = {}, .unloaded = {}};
+    outcome.loaded.emplace().files = asked;
+    return outcome;
+  }
+
+  Background await_background(std::chrono::milliseconds) override { return background; }
+
+  std::size_t asked = 0;
+  std::uint64_t already = 0;
+  Background background;
+};
+
 struct FakeMount final : MountControl {
   const char* waits_for() override { return note; }
 
@@ -133,6 +150,7 @@ struct ControlScene {
   StartOutcome start;
   FakeBuffer buffer;
   FakeTransfers transfers;
+  FakeFetches fetches;
   FakeMount mount;
   FakeSource source;
   bool alone = false;  // the answer blocks all other clients
@@ -154,6 +172,7 @@ struct ControlScene {
                   .status = status,
                   .buffer = buffer,
                   .transfers = transfers,
+                  .fetches = fetches,
                   .mount = mount}};
 };
 

@@ -28,7 +28,7 @@ TEST_CASE("what programs wait for comes first, in its order; the rest by priorit
   queue.want(9);
   queue.want(8);
   CHECK(queue.wanted() == 2);
-  CHECK(queue.background() == 4);
+  CHECK(queue.others() == 4);
   CHECK(all_of(queue) == std::vector<std::uint64_t>{9, 8, 2, 3, 1, 4});
 }
 
@@ -40,7 +40,7 @@ TEST_CASE("a file of the background that a program wants comes first, and once",
   queue.want(2);
   queue.add_background(2, 0);
   CHECK(queue.wanted() == 1);
-  CHECK(queue.background() == 1);
+  CHECK(queue.others() == 1);
   CHECK(all_of(queue) == std::vector<std::uint64_t>{2, 1});
 }
 
@@ -80,4 +80,31 @@ TEST_CASE("a dropped queue returns what programs wait for", "[fetch]") {
   CHECK(queue.running() == 1);
   queue.want(2);
   CHECK(queue.take(true) == 2);
+}
+
+TEST_CASE("asked files precede expected ones, which precede the background", "[fetch]") {
+  FetchQueue queue;
+  queue.add_background(1, 100);
+  queue.add_background(2, 50);
+  queue.add_ahead(3);
+  queue.add_ahead(2);
+  queue.ask(4);
+  queue.ask(1);
+  queue.add_background(4, 7);
+  queue.add_ahead(1);
+  queue.want(5);
+  CHECK(queue.others() == 4);
+  CHECK(all_of(queue) == std::vector<std::uint64_t>{5, 4, 1, 3, 2});
+}
+
+TEST_CASE("a file is forgotten by the reason for which it is in the queue", "[fetch]") {
+  FetchQueue queue;
+  queue.ask(1);
+  queue.add_ahead(2);
+  queue.add_background(3, 0);
+  queue.ask(4);
+  queue.want(4);
+  queue.forget_ahead({1, 2, 3, 4});
+  queue.forget_asked({3, 4, 5});
+  CHECK(all_of(queue) == std::vector<std::uint64_t>{4, 1, 3});
 }

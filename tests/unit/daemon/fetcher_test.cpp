@@ -260,4 +260,100 @@ TEST_CASE("the end lets all waits fail, and so do waits after it", "[daemon][fet
   CHECK(s.transfers.all() == Fetcher::most_threads);
 }
 
+TEST_CASE("files that a client asks for come before the background, and count", "[daemon][fetch]") {
+  FetcherScene s;
+  const auto good = s.add("good", false), other = s.add("other", true);
+  s.begin();
+  REQUIRE(s.await([&] { return s.transfers.all() == 1; }));
+  stage::Progress progress;
+  const auto outcome =
+      s.fetcher.fetch_files({.files = {{good, 10}, {other, 10}}, .already = 3}, progress);
+  REQUIRE(outcome.ok);
+  CHECK((outcome.loaded->files == 2 && outcome.loaded->already == 3));
+  CHECK(outcome.loaded->bytes == 20);
+  CHECK((progress.files_done == 2 && progress.bytes_done == 20));
+  CHECK(s.fetcher.fetch_files({}, progress).ok);
+}
+
+TEST_CASE("a failed fetch is the outcome of the client that asked", "[daemon][fetch]") {
+  FetcherScene s;
+  const auto a = s.add("a", false), b = s.add("b", false);
+  s.begin();
+  s.transfers.kind = Kind::failed;
+  stage::Progress progress;
+  const auto outcome = s.fetcher.fetch_files({.files = {{a, 10}, {b, 10}}}, progress);
+  CHECK_FALSE(outcome.ok);
+  CHECK((outcome.failure.code == EIO && outcome.failure.exit == 1));
+  CHECK(outcome.failure.error.starts_with("0 of 2 inputs were fetched; the first failure: "));
+  CHECK(outcome.failure.error.ends_with(": no such luck"));
+}
+
+TEST_CASE("a cancelled request leaves the other fetches", "[daemon][fetch]") {
+  FetcherScene s;
+  std::vector<FetchControl::File> files;
+  for (int i = 0; i < 20; ++i) {
+    files.push_back({s.add("a" + std::to_string(i), i == 7), 10});
+  }
+  s.transfers.holds = true;
+  s.begin();
+  stage::Progress progress;
+  control::replies::TaskOutcome outcome;
+  std::thread client([&] { outcome = s.fetcher.fetch_files({.files = files}, progress); });
+  const bool begun = s.await([&] { return s.transfers.all() == Fetcher::most_background; });
+  progress.cancel = true;
+  client.join();
+  REQUIRE(begun);
+  CHECK(outcome.failure.code == ECANCELED);
+  CHECK_FALSE(s.fetcher.await_background(0ms).is_over);
+  s.transfers.holds = false;
+  CHECK(s.fetcher.await_background(30s).is_over);
+  CHECK(s.await([&] { return s.status().running == 0; }));
+  CHECK(s.transfers.all() <= Fetcher::most_background + 1);
+}
+
+TEST_CASE("the background is over when each file was tried, with those that failed",
+          "[daemon][fetch]") {
+  FetcherScene s;
+  const auto a = s.add("a", true);
+  s.add("b", true);
+  s.transfers.kind = Kind::failed;
+  CHECK(s.fetcher.await_background(30s).is_ending);
+  s.fetcher.begin(*s.buffer.filesystem);
+  CHECK_FALSE(s.fetcher.await_background(0ms).is_over);
+  s.fetcher.fetch_all();
+  auto state = s.fetcher.await_background(30s);
+  CHECK((state.is_over && state.left == 0 && state.failed == 2));
+  CHECK(state.last_error.ends_with(": no such luck"));
+  s.transfers.kind = Kind::here;
+  s.wait_for(a, 1);
+  CHECK(s.next() == std::pair<std::uint64_t, int>{1, 0});
+  CHECK(s.fetcher.await_background(0ms).failed == 1);
+  CHECK(s.fetcher.end(Fetcher::Time::max()));
+  CHECK(s.fetcher.await_background(30s).is_ending);
+}
+
+TEST_CASE("opens one after the other fetch what follows, and its opens fetch more",
+          "[daemon][fetch]") {
+  FetcherScene s;
+  std::vector<std::uint64_t> inos;
+  for (int i = 0; i < 20; ++i) {
+    inos.push_back(s.add(std::to_string(i), false));
+  }
+  s.begin();
+  s.wait_for(inos[0], 1);
+  CHECK(s.next() == std::pair<std::uint64_t, int>{1, 0});
+  CHECK(s.transfers.all() == 1);
+  s.wait_for(inos[1], 2);
+  CHECK(s.next() == std::pair<std::uint64_t, int>{2, 0});
+  REQUIRE(s.await([&] { return s.transfers.all() == 4; }));
+  s.fetcher.put_aside()->opened(inos[5]);  // not expected
+  s.fetcher.put_aside()->opened(inos[2]);
+  CHECK(s.await([&] { return s.transfers.all() == 7; }));
+  s.wait_for(inos[15], 3);
+  CHECK(s.next() == std::pair<std::uint64_t, int>{3, 0});
+  s.fetcher.put_aside()->opened(inos[3]);  // no longer expected
+  CHECK(s.fetcher.end(Fetcher::Time::max()));
+  CHECK(s.transfers.all() == 8);
+}
+
 }  // namespace efs::daemon

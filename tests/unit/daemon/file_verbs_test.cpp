@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "support/staged_file.hpp"
 #include "unit/daemon/control_scene.hpp"
 
 namespace efs::daemon {
@@ -13,7 +14,8 @@ using scene::ControlScene;
 
 TEST_CASE("no verb for files is carried out before programs use the buffer", "[daemon][control]") {
   ControlScene it;
-  for (const char* verb : {"load", "unload", "ls", "explain", "set", "limit"}) {
+  for (const char* verb :
+       {"load", "unload", "fetch", "wait-inputs", "ls", "explain", "set", "limit"}) {
     CAPTURE(verb);
     const Json answer = it.ask({{"verb", verb}, {"paths", {"a"}}, {"path", "a"}, {"class", ""}});
     CHECK((answer["ok"] == false && answer["code"] == EAGAIN));
@@ -58,6 +60,45 @@ TEST_CASE("load and unload are refused without a task", "[daemon][control]") {
   it.tasks->close(false);
   CHECK(it.ask({{"verb", "load"}, {"paths", {"a"}}})["code"] == ESHUTDOWN);
   CHECK(it.ask({{"verb", "status"}})["tasks"].empty());
+}
+
+TEST_CASE("fetch asks for files that are remote, counts the others, and knows all names",
+          "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  it.buffer.buffer->write("d/a", "1");
+  const auto file = it.buffer.buffer->staging->begin_open_file();
+  const fs::Origin version{.device = 1, .inode = 7, .size = 10};
+  REQUIRE(efs::test::publish_file(*it.buffer.buffer->staging, *it.buffer.buffer->backend,
+                                  {.ino = file->ino,
+                                   .path = "d/b",
+                                   .attributes = {.mode = 0600},
+                                   .origin = version,
+                                   .remote = fs::Remote{.version = version, .source = "d/b"}}));
+  const Json fetch = it.ask({{"verb", "fetch"}, {"paths", {"d", "/mnt/d/b"}}});
+  CHECK(it.outcome_of(fetch)["files"] == 1);
+  CHECK((it.fetches.asked == 1 && it.fetches.already == 1));
+  CHECK(it.ask({{"verb", "status"}})["tasks"][0]["kind"] == "fetch");
+  CHECK(it.ask({{"verb", "fetch"}, {"paths", {"none"}}})["code"] == ENOENT);
+  CHECK(it.ask({{"verb", "fetch"}, {"paths", {"/elsewhere"}}})["exit"] == 2);
+  CHECK(it.ask({{"verb", "status"}})["tasks"].size() == 1);
+}
+
+TEST_CASE("wait-inputs ends with the background, in time, or with the instance",
+          "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  it.fetches.background = {.left = 2, .failed = 1, .last_error = "a: no"};
+  const Json late = it.ask({{"verb", "wait-inputs"}, {"timeout_ms", 0}});
+  CHECK((late["ok"] == true && late["left"] == 2 && late["failed"] == 1));
+  CHECK(late["last_error"] == "a: no");
+  CHECK(it.ask({{"verb", "wait-inputs"}}, false)["code"] == EPIPE);
+  REQUIRE_FALSE(it.lines.empty());
+  CHECK(it.lines[0]["state"] == "fetching inputs: 2 are left");
+  it.fetches.background = {.is_over = true};
+  CHECK(it.ask({{"verb", "wait-inputs"}})["left"] == 0);
+  it.fetches.background = {.is_ending = true};
+  CHECK(it.ask({{"verb", "wait-inputs"}})["code"] == ESHUTDOWN);
 }
 
 TEST_CASE("ls lists what it was asked for, in progress lines", "[daemon][control]") {

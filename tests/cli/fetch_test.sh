@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Contents that users ask for or wait for (efs fetch, efs wait --inputs), and those that efs fetches
+# before their open.
+#   fetch_test.sh BIN_DIR
+set -uo pipefail
+. "$(dirname "$0")/lib.sh" "$@"
+
+late=30   # seconds, on a machine that is as busy as it may be
+fetch() { field "$(status_of "$NAME")" "d['fetch']$1"; }
+is_remote() { json "$("$EFS" ls -i "$NAME" --json "$1")" "d[0].get('remote', False) == True"; }
+here() { ! is_remote "$1"; }
+fetched() { [ "$(fetch '["fetched"]')" = "$1" ] && [ "$(fetch '["running"]')" = 0 ]; }
+
+# --- efs fetch ---
+fresh asks 'resources: [ { path: input, stage: on-access } ]'
+mkdir "$PFS/input/d"; for i in $(seq 20); do echo "content $i" >"$PFS/input/d/$i"; done
+started "$JOB"
+check_exit 'asks: a fetch says what it did' 0 '^task 1: fetch done: 1 files \(6 B' "$EFS" fetch -i asks input/a
+check 'asks: it is here' here input/a
+said=$("$EFS" fetch -i asks "$MNT/input/a" 2>&1); check 'asks: what is here already is a silent success' test "$?:$said" = 0:
+check 'asks: a directory, by its path on the PFS' "$EFS" fetch -i asks "$PFS/input/d"
+check 'asks: nothing else came' fetched 21
+check 'asks: all of it is right' diff -r "$PFS/input/d" "$MNT/input/d"
+check_exit 'asks: a path that is not there' 1 'input/none: not in the buffer' "$EFS" fetch -i asks input/none
+check_exit 'asks: a path elsewhere' 1 'neither on the mount' "$EFS" fetch -i asks /elsewhere
+check_exit 'asks: no path' 2 'path' "$EFS" fetch -i asks
+check_exit 'asks: without a wait it prints the number of a task' 0 '^[0-9]+$' "$EFS" fetch --no-wait -i asks 'input/sub/*'
+check_exit 'asks: efs wait waits for it' 0 'fetch done: 1 files' "$EFS" wait -i asks "$said"
+check 'asks: and it is here' here input/sub/b
+check 'asks: in JSON' json "$("$EFS" fetch -i asks --json input)" "d['task_state'] == 'done' and d['outcome']['files'] == 0 and d['outcome']['already'] == 22"
+check 'asks: no input of the background: no wait' "$EFS" wait -i asks --inputs
+check 'asks: stop' "$EFS" stop asks
+
+# --- a version that has changed ---
+fresh fails 'resources: [ { path: input, stage: background } ]'
+sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
+head -c 8000000 /dev/urandom >"$PFS/input/large"; for i in $(seq 5); do echo "$i" >"$PFS/input/$i"; done
+started "$JOB"
+check_exit 'fails: a wait that ends before' 1 'time is up: [0-9]+ inputs of the background are not here' "$EFS" wait -i fails --inputs --timeout 0
+check 'fails: a wait' "$EFS" wait -i fails --inputs
+check 'fails: after it all are here' test "$(fetch '["remote"]')" = 0
+check 'fails: and right' diff -r "$PFS/input" "$MNT/input"
+check 'fails: stop' "$EFS" stop fails
+sed -i 's/4 MB/1 MB/' "$JOB"; started "$JOB"
+rm "$PFS/input/sub/b"; echo changed >"$PFS/input/3"
+"$EFS" wait -i fails --inputs >"$S/said" 2>&1; code=$?
+# either may have been fetched before
+left=$(fetch '["remote"]')
+if [ "$left" = 0 ]; then check 'fails: all came before' test $code = 0
+else check 'fails: some failed' test $code = 3; check 'fails: and says how many' grep -q "^efs: $left inputs of the background could not be fetched" "$S/said"; fi
+check 'fails: stop' "$EFS" stop fails
+fresh none 'resources: [ { path: input, stage: on-access } ]'
+started "$JOB"
+echo 'another one' >"$PFS/input/a"
+check_exit 'none: a fetch that fails says why' 1 'fetch failed: 0 of 1 inputs were fetched; the first failure: input/a: it has changed on the PFS' "$EFS" fetch -i none input/a
+check_exit 'none: a part fails' 3 '1 of 2 inputs were fetched' "$EFS" fetch -i none input
+check_exit 'none: --timeout is of --inputs' 2 'inputs' "$EFS" wait -i none --timeout 3
+check_exit 'none: no numbers with --inputs' 2 'inputs' "$EFS" wait -i none --inputs 1
+check 'none: stop' "$EFS" stop none
+
+# --- what is opened next ---
+fresh reads 'resources: [ { path: input, stage: on-access } ]'
+mkdir "$PFS/input/d"; for i in $(seq 60); do echo "content $i" >"$PFS/input/d/$i"; done
+started "$JOB"
+check 'reads: one' cat "$MNT/input/d/30"
+check 'reads: another one' cat "$MNT/input/d/50"
+check 'reads: nothing else came' fetched 2
+check 'reads: the first two' eval 'cat "$MNT/input/d/1" && cat "$MNT/input/d/2"'
+check 'reads: two more come' await $late fetched 6
+check 'reads: they are the next' eval 'here input/d/3 && here input/d/4 && is_remote input/d/5'
+check 'reads: all' eval 'for i in $(seq 3 60); do [ "$(cat "$MNT/input/d/$i")" = "content $i" ] || exit 1; done'
+check 'reads: are here' test "$(fetch '["remote"]')" = 2
+check 'reads: none failed' test "$(fetch '["failures"]')" = 0
+check 'reads: stop' "$EFS" stop reads
+
+# --- a worker dies under a fetch and under a wait ---
+if kernel_has_it; then
+  fresh dies 'resources: [ { path: input, stage: background } ]'
+  sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
+  head -c 12000000 /dev/urandom >"$PFS/input/large"
+  started "$JOB"
+  "$EFS" wait -i dies --inputs >"$S/said" 2>&1 & waiter=$!; pids+=($waiter)
+  old=$(field "$(status_of dies)" 'd["worker_pid"]'); kill -KILL "$old"
+  wait $waiter; check 'dies: the wait goes on with the successor' test $? = 0; pids=()
+  check 'dies: all is here' test "$(fetch '["remote"]')" = 0
+  check 'dies: and right' cmp "$PFS/input/large" "$MNT/input/large"
+  check 'dies: stop' "$EFS" stop dies
+else skip 'a worker dies under a wait' 'takeover needs Linux 6.9'; fi
+finish
