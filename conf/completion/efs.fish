@@ -42,7 +42,7 @@ function _efs_value_kind
             echo mount-options
         case --set
             echo setting
-        case -i -n --name --job --mem --memory --memory-source --node --node-memory --deadline --interval --watch --listen --offset --size --skip
+        case -i -n --name --job --mem --memory --memory-source --node --node-memory --deadline --timeout --interval --watch --listen --offset --size --skip
             echo text
     end
 end

@@ -531,6 +531,18 @@ void add_top_verb(Verbs& verbs) {
                  "show totals once and end; with --interval: rates over that time");
 }
 
+void add_wait_options(CLI::App& verb, FileArguments& a) {
+  CLI::Option* const tasks = verb.add_option("task", a.paths, "numbers of tasks");
+  CLI::Option* const inputs =
+      verb.add_flag("--inputs", a.inputs,
+                    "wait until the contents of all inputs with stage: background are here")
+          ->excludes(tasks);
+  verb.add_option("--timeout", a.timeout, "seconds after which --inputs fails")
+      ->check(CLI::Range(0.0, 1e8, "SECONDS"))
+      ->check(is_a_number)
+      ->needs(inputs);
+}
+
 // The verbs for files while programs run.
 void add_file_verbs(Verbs& verbs) {
   FileArguments& a = verbs.given().files;
@@ -577,18 +589,9 @@ void add_file_verbs(Verbs& verbs) {
       file_verb("fetch", "fetch contents of inputs that are not in the buffer yet", fetch);
   paths(fetch_verb, true);
   fetch_verb->add_flag("--no-wait", a.no_wait, "return at once with a task's number");
-  CLI::App* wait_verb =
-      file_verb("wait", "wait for loads, unloads and fetches (default: all), or for inputs", wait);
-  CLI::Option* const tasks = wait_verb->add_option("task", a.paths, "numbers of tasks");
-  CLI::Option* const inputs =
-      wait_verb
-          ->add_flag("--inputs", a.inputs,
-                     "wait until the contents of all inputs with stage: background are here")
-          ->excludes(tasks);
-  wait_verb->add_option("--timeout", a.timeout, "seconds after which --inputs fails")
-      ->check(CLI::Range(0.0, 1e8, "SECONDS"))
-      ->check(is_a_number)
-      ->needs(inputs);
+  add_wait_options(
+      *file_verb("wait", "wait for loads, unloads and fetches (default: all), or for inputs", wait),
+      a);
   CLI::App* cancel_verb = file_verb("cancel", "cancel loads, unloads and fetches", cancel);
   cancel_verb->add_option("task", a.paths, "numbers of tasks")->required();
   CLI::App* ls_verb = file_verb("ls", "list what is in the buffer: class, state, size", ls);
