@@ -592,13 +592,13 @@ void add_file_verbs(Verbs& verbs) {
   add_wait_options(
       *file_verb("wait", "wait for loads, unloads and fetches (default: all), or for inputs", wait),
       a);
-  CLI::App* cancel_verb = file_verb("cancel", "cancel loads, unloads and fetches", cancel);
-  cancel_verb->add_option("task", a.paths, "numbers of tasks")->required();
+  file_verb("cancel", "cancel loads, unloads and fetches", cancel)
+      ->add_option("task", a.paths, "numbers of tasks")
+      ->required();
   CLI::App* ls_verb = file_verb("ls", "list what is in the buffer: class, state, size", ls);
   paths(ls_verb, false);
   ls_verb->add_flag("--instances", a.instances, "list instances, not files: as efs status --all");
-  paths(file_verb("explain", "show where a file is, and why it will be staged out or not", explain),
-        true);
+  paths(file_verb("explain", "show where a file is, and if it will be staged out", explain), true);
   CLI::App* set_verb = file_verb("set", "change the class of files while programs run", set);
   set_verb
       ->add_option("class", a.file_class, "persistent, temporary, or default: as the job file says")
