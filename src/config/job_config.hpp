@@ -68,6 +68,9 @@ struct Backend {
 /// before the job starts.
 enum class StageWhen : std::uint8_t { now, background, on_access };
 
+/// What becomes of an input whose content comes later and whose PFS file has changed meanwhile.
+enum class Changed : std::uint8_t { fail, accept };
+
 /// Which nodes of a multi-node job get the files.
 enum class Distribute : std::uint8_t { replicate, partition };
 inline constexpr std::size_t most_backends = 8;
@@ -95,6 +98,7 @@ struct Resource {
   // symbolic links are staged in as their target files and directories
   bool follow = false;
   StageWhen stage = StageWhen::now;
+  Changed changed = Changed::fail;
   int line = 0;       // line in the job file, for messages
   bool open = false;  // its path has patterns that only the submitted job's nodes can resolve
 };

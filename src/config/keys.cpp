@@ -51,6 +51,7 @@ constexpr std::array classes_words{word("persistent", FileClass::persistent),
 constexpr std::array stage_words{word("now", StageWhen::now),
                                  word("on-access", StageWhen::on_access),
                                  word("background", StageWhen::background)};
+constexpr std::array changed_words{word("fail", Changed::fail), word("accept", Changed::accept)};
 constexpr std::array distributions_words{word("replicate", Distribute::replicate),
                                          word("partition", Distribute::partition)};
 
@@ -206,7 +207,7 @@ constexpr std::array<KeyOf<B>, 8> backends_table{{
 }};
 
 using R = Resource;
-constexpr std::array<KeyOf<R>, 12> resources_table{{
+constexpr std::array<KeyOf<R>, 13> resources_table{{
     {{"path", a_place, "", "file, directory or pattern below root-dir",
       mandatory | read_elsewhere}},
     {{"list", a_place, "", "text file that names inputs, in the place of path", read_elsewhere}},
@@ -229,6 +230,9 @@ constexpr std::array<KeyOf<R>, 12> resources_table{{
      in<&R::follow>()},
     {{"stage", one_of(stage_words), "", "when the contents of its files are copied"},
      in<&R::stage>()},
+    {{"changed", one_of(changed_words), "",
+      "with stage: whether a version that has changed since may be fetched"},
+     in<&R::changed>()},
 }};
 
 using O = OutputRule;

@@ -193,6 +193,14 @@ void check_follow(const Section& section, const JobConfig& config, ProblemList& 
   }
 }
 
+void check_changed(const Section& section, const Resource& resource, ProblemList& problems) {
+  if (resource.changed == Changed::accept && resource.stage == StageWhen::now) {
+    problems.add(section.mark_of("changed"),
+                 "'changed' is accept, and the contents are copied before the job starts",
+                 "add stage: on-access or stage: background");
+  }
+}
+
 // Reads the result's name in results-dir.
 void read_result_name(const Section& section, OutputRule& rule, const JobConfig& config,
                       ProblemList& problems) {
@@ -299,6 +307,7 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config,
     if (resource.follow) {
       check_follow(section, config, problems);
     }
+    check_changed(section, resource, problems);
     if (section.find("list") || section.bad.contains("list")) {
       read_list(section, resource, config, problems);
       config.resources.push_back(std::move(resource));

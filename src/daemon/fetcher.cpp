@@ -228,6 +228,10 @@ void Fetcher::tell(std::uint64_t ino, const FetchOutcome& outcome) {
   if (outcome.kind == FetchOutcome::Kind::here) {
     ++figures_.files;
     figures_.bytes += outcome.bytes;
+    if (outcome.has_changed) {
+      log::info("event=input_changed path=\"{}\" bytes={}",
+                escaped(fs::Staging(*files_).path_of(ino)), outcome.bytes);
+    }
     const MutexLock lock(mutex_);
     error_.clear();
     return;

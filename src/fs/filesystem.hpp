@@ -591,6 +591,18 @@ class Filesystem final : private QuietFiles {
   Status refuse_remote(const Record& record) const EFS_REQUIRES(mutex_);
   bool moves_remote(const Rename& record) const EFS_REQUIRES(mutex_);
 
+  /// The room of contents that are not here yet.
+  std::uint64_t reserved_room() const EFS_REQUIRES_SHARED(mutex_) {
+    const std::uint64_t arrived = arrived_;
+    return names_.remote_room() - std::min(names_.remote_room(), arrived);
+  }
+
+  /// ENOSPC if an operation that takes so many bytes would take reserved room; it may take `own` of
+  /// it. Takes no lock while no file is remote.
+  Status leaves_room(std::uint64_t bytes, std::uint64_t own = 0) const EFS_EXCLUDES(mutex_);
+  Status leaves_room_behind(std::uint64_t ino, std::uint64_t offset, std::uint64_t bytes)
+      EFS_EXCLUDES(mutex_);
+  Status admit_new_file() EFS_EXCLUDES(mutex_);
   void note_remote() EFS_REQUIRES(mutex_) { has_remote_ = names_.remote_files() > 0; }
 
   Result<struct stat> container_stat_of(const Inode& inode,
@@ -787,6 +799,7 @@ class Filesystem final : private QuietFiles {
   // a sync or an append has failed: no more durability, so no more changes
   std::atomic<bool> broken_{false};
   std::atomic<bool> has_remote_{false};
+  std::atomic<std::uint64_t> arrived_{0};  // bytes of running fetches (Staging::Arrived)
   // the file that gets its extended attributes before its name; 0: none
   std::uint64_t being_published_ EFS_GUARDED_BY(mutex_) = 0;
   std::atomic<KernelView*> kernel_{nullptr};

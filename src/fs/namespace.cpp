@@ -12,6 +12,8 @@
 namespace efs::fs {
 namespace {
 
+constexpr std::uint64_t largest_file = std::numeric_limits<std::int64_t>::max();
+
 std::unexpected<Error> impossible(const char* what) {
   return fail(EPROTO, std::string("record does not fit the namespace: ") + what);
 }
@@ -553,17 +555,39 @@ Status Namespace::apply_one(const LostWrites& r) {
 // A snapshot has a remote file as it is: also one without an origin, or a changed one that only
 // lost its name.
 Status Namespace::apply_one(const MakeRemote& r) {
-  constexpr std::uint64_t largest = std::numeric_limits<std::int64_t>::max();
-  if (!S_ISREG(r.mode) || r.background > 1 || r.version.size > largest) {
+  if (!S_ISREG(r.mode) || r.background > 1 || r.accepts > 1 || r.version.size > largest_file ||
+      r.room > largest_file) {
     return impossible("make remote");
   }
   auto remote = std::make_unique<Remote>(Remote{.version = r.version,
                                                 .source = r.source,
                                                 .background = r.background != 0,
-                                                .priority = r.priority});
+                                                .priority = r.priority,
+                                                .accepts = r.accepts != 0,
+                                                .room = r.room});
   EFS_TRY(make(r, std::move(remote)));
   ++remote_files_;
   remote_bytes_ += r.version.size;
+  remote_room_ += r.room;
+  return {};
+}
+
+Status Namespace::apply_one(const NewVersion& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || !inode->is_remote() || !inode->extra->remote->accepts ||
+      r.version.size > largest_file || r.room > largest_file) {
+    return impossible("new version");
+  }
+  Remote& remote = *inode->extra->remote;
+  remote_bytes_ += r.version.size - remote.version.size;
+  remote_room_ += r.room - remote.room;
+  remote.version = r.version;
+  remote.room = r.room;
+  if (inode->extra->origin) {
+    inode->extra->origin = r.version;
+  }
+  inode->mtime = r.version.mtime;
+  inode->ctime = r.time;
   return {};
 }
 
@@ -580,6 +604,7 @@ Status Namespace::apply_one(const Fetched& r) {
 void Namespace::end_remote(Inode& inode) {
   --remote_files_;
   remote_bytes_ -= inode.extra->remote->version.size;
+  remote_room_ -= inode.extra->remote->room;
   inode.extra->remote.reset();
 }
 

@@ -87,6 +87,9 @@ class Namespace {
 
   std::uint64_t remote_bytes() const { return remote_bytes_; }
 
+  /// The bytes that their contents will take.
+  std::uint64_t remote_room() const { return remote_room_; }
+
   /// The remote files in this directory and below. `any`: the search ends in the first directory
   /// with one.
   std::vector<std::uint64_t> remote_below(const Inode& directory, bool any = false) const;
@@ -121,6 +124,7 @@ class Namespace {
   Status apply_one(const LostWrites& record);
   Status apply_one(const MakeRemote& record);
   Status apply_one(const Fetched& record);
+  Status apply_one(const NewVersion& record);
 
   template <typename Event>
     requires std::is_constructible_v<ledger::Event, const Event&>
@@ -164,7 +168,7 @@ class Namespace {
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
   std::uint64_t next_ino_ = root_ino + 1;
   std::uint64_t directory_renames_ = 0;
-  std::uint64_t remote_files_ = 0, remote_bytes_ = 0;
+  std::uint64_t remote_files_ = 0, remote_bytes_ = 0, remote_room_ = 0;
   bool has_kept_directories_ = false;
   std::map<std::string, GoneInput> gone_;
   ledger::Ledger ledger_;

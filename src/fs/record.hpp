@@ -262,12 +262,14 @@ struct MakeRemote : MakeNode {
   std::string source;
   std::uint8_t background = 0;
   std::int32_t priority = 0;
+  std::uint8_t accepts = 0;
+  std::uint64_t room = 0;
 
   template <typename F>
   void fields(F&& f) {
     MakeNode::fields(f);
     f(version.device, version.inode, version.size, version.mtime, version.ctime, source, background,
-      priority);
+      priority, accepts, room);
   }
 };
 
@@ -282,13 +284,28 @@ struct Fetched {
   }
 };
 
+/// The content of this remote file will be this version of the PFS file: size and mtime of the file
+/// are those of the version, and its ctime is `time`.
+struct NewVersion {
+  std::uint64_t ino = 0;
+  Origin version;
+  std::uint64_t room = 0;
+  FileTime time{};
+
+  template <typename F>
+  void fields(F&& f) {
+    f(ino, version.device, version.inode, version.size, version.mtime, version.ctime, room, time);
+  }
+};
+
 /// The index of an alternative is its type on the medium. Only append alternatives; never reorder
 /// them.
 using Record =
     std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes,
                  NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone,
                  SetContent, ledger::Announced, ledger::Exported, ledger::Removed, ledger::Imported,
-                 ledger::DirectoryGiven, ledger::Missed, LostWrites, MakeRemote, Fetched>;
+                 ledger::DirectoryGiven, ledger::Missed, LostWrites, MakeRemote, Fetched,
+                 NewVersion>;
 
 /// The first level of the format, and the level that this efs has. A record states the level that
 /// its reader needs. A new type, or a new field behind the others (see record_fields.hpp), is a new

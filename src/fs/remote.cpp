@@ -41,6 +41,22 @@ Status Filesystem::check_here(std::uint64_t ino) const {
   return has_remote_ && is_remote(ino) ? Status(not_here()) : Status();
 }
 
+Status Filesystem::leaves_room(std::uint64_t bytes, std::uint64_t own) const {
+  if (!has_remote_) {
+    return {};
+  }
+  std::uint64_t reserved = 0;
+  {
+    const ReadLock lock(mutex_);
+    reserved = reserved_room();
+  }
+  reserved -= std::min(reserved, own);
+  const std::uint64_t available = backend_.space().available;
+  return reserved + bytes <= available
+             ? Status()
+             : fail(ENOSPC, "the rest is reserved for inputs whose contents are not here yet");
+}
+
 bool Filesystem::is_remote(std::uint64_t ino) const {
   const ReadLock lock(mutex_);
   const Inode* inode = names_.find(ino);

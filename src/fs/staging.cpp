@@ -474,6 +474,7 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   item.remote = inode.is_remote();
   if (item.remote) {
     item.fetch_failure = extra.remote->failure;
+    item.accepts_change = extra.remote->accepts;
   }
   if (S_ISLNK(inode.mode)) {
     item.target = extra.target;

@@ -3,6 +3,7 @@
 // The interface of staging to the file system: fills unnamed containers, publishes whole files, and
 // walks the namespace for exports. Works with and without a mount.
 
+#include <atomic>
 #include <sys/stat.h>
 
 #include <cstdint>
@@ -70,6 +71,8 @@ struct Remote {
   std::string source;         // an absolute path, or one relative to root-dir
   bool background = false;    // is to be fetched even if no program opens it
   std::int32_t priority = 0;  // among these
+  bool accepts = false;       // another version of the PFS file may become the content, too
+  std::uint64_t room = 0;     // bytes that the content takes
   std::string failure{};      // why the last fetch by this process failed, for people; not recorded
 };
 
@@ -131,6 +134,7 @@ struct WalkItem {
   std::string unreadable{};
   bool remote = false;          // the content is not here: see Remote
   std::string fetch_failure{};  // of a remote file: Remote::failure
+  bool accepts_change = false;  // of a remote file: Remote::accepts
   // the loaded parts of a partial file ("0+4096,8192+100"); "": the file is whole
   std::string parts;
 };
@@ -188,11 +192,31 @@ class Staging {
 
   // Contents that are not here yet (staging_remote.cpp).
 
+  /// The bytes of a running fetch that the container has: they need no reserved room any more.
+  class Arrived {
+   public:
+    explicit Arrived(Filesystem& filesystem) : filesystem_(filesystem) {}
+
+    ~Arrived() { forget(); }
+
+    Arrived(const Arrived&) = delete;
+    Arrived& operator=(const Arrived&) = delete;
+
+    /// Thread-safe.
+    void add(std::uint64_t bytes);
+    void forget();
+
+   private:
+    Filesystem& filesystem_;
+    std::atomic<std::uint64_t> bytes_{0};
+  };
+
   /// A remote file whose content may be written to its container now.
   struct Fetch {
     Remote remote;
     FileTime atime, mtime;  // those of the file
     OpenContainer file;     // empty
+    std::shared_ptr<Arrived> arrived;
   };
 
   /// Begins, or begins anew, to fetch the content of a remote file. nullopt: its content is here.
@@ -203,6 +227,11 @@ class Staging {
   /// The container has the whole content: makes the content durable and then known as the file's.
   /// The file is clean, with its times. ESTALE as above.
   Status end_fetch(const Fetch& fetch);
+
+  /// The content will be this version of the PFS file: the file gets its size and mtime, and
+  /// `fetch`, too. `room`: as Remote::room. Requires Remote::accepts. ENOSPC: the store has no room
+  /// for it. ESTALE as above. Call it with an empty container.
+  Status accept_version(Fetch& fetch, const Origin& version, std::uint64_t room);
 
   /// Records why a fetch of the file has failed, for people. Without effect if it is here.
   void note_fetch_failure(std::uint64_t ino, std::string why);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The fetch of contents that are not here.
 #include "fs/filesystem.hpp"
+#include "fs/kernel_view.hpp"
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
@@ -43,6 +44,7 @@ Result<std::optional<Staging::Fetch>> Staging::begin_fetch(std::uint64_t ino) {
     return std::unexpected(file.error());
   }
   fetch.file = std::move(*file);
+  fetch.arrived = std::make_shared<Arrived>(filesystem_);
   EFS_TRY(fetch.file.container->truncate(0));
   return fetch;
 }
@@ -67,7 +69,42 @@ Status Staging::end_fetch(const Fetch& fetch) {
   // The fetch is no change that a program may see.
   inode->extra->kept_time =
       InodeExtra::KeptTime{.shown = inode->ctime, .ctime = now->st_ctim, .mtime = now->st_mtim};
-  return filesystem_.commit(0, Fetched{.ino = ino});
+  const Status done = filesystem_.commit(0, Fetched{.ino = ino});
+  if (done) {
+    fetch.arrived->forget();  // with the lock: the reserved room has never been less
+  }
+  return done;
+}
+
+void Staging::Arrived::add(std::uint64_t bytes) {
+  bytes_ += bytes;
+  filesystem_.arrived_ += bytes;
+}
+
+void Staging::Arrived::forget() {
+  filesystem_.arrived_ -= bytes_.exchange(0);
+}
+
+Status Staging::accept_version(Fetch& fetch, const Origin& version, std::uint64_t room) {
+  fetch.arrived->forget();
+  EFS_TRY(filesystem_.leaves_room(room, fetch.remote.room));
+  NewVersion record{.ino = fetch.file.ino, .version = version, .room = room};
+  {
+    WriteLock lock(filesystem_.mutex_);
+    const Inode* inode = filesystem_.names_.find(record.ino);
+    if (inode == nullptr || inode->nlink == 0 || !inode->is_remote()) {
+      return lost_its_name();
+    }
+    record.time = filesystem_.clock_.now();
+    EFS_TRY(filesystem_.commit(0, record));
+    fetch.remote.version = version;
+    fetch.remote.room = room;
+    fetch.mtime = inode->mtime;
+  }
+  if (KernelView* kernel = filesystem_.kernel_) {
+    kernel->attributes_changed(record.ino);
+  }
+  return {};
 }
 
 void Staging::note_fetch_failure(std::uint64_t ino, std::string why) {

@@ -46,11 +46,17 @@ Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
 
 }  // namespace
 
+Status Filesystem::admit_new_file() {
+  constexpr std::uint64_t least = 4096;
+  EFS_TRY(leaves_room(least));
+  return backend_.admit_writer();
+}
+
 Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent,
                                     const std::string& name, mode_t mode, dev_t rdev) {
   make_room_ahead();
   // without the lock: it may examine every container
-  const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? backend_.admit_writer() : Status{};
+  const Status room = S_ISREG(mode) || (mode & S_IFMT) == 0 ? admit_new_file() : Status{};
   WriteLock lock(mutex_);
   // A worker may have died after the creation failed and it had removed the name again. After
   // ESTALE the kernel asks anew.
@@ -69,7 +75,7 @@ Result<Entry> Filesystem::make_node(const Caller& caller, std::uint64_t parent,
 
 Result<Entry> Filesystem::make_nameless(const Caller& caller, std::uint64_t parent, mode_t mode) {
   make_room_ahead();
-  const Status room = backend_.admit_writer();
+  const Status room = admit_new_file();
   WriteLock lock(mutex_);
   if (const auto ino = done_before(caller)) {
     return referenced(*ino);

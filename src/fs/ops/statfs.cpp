@@ -11,9 +11,9 @@ struct statvfs Filesystem::statfs() {
   const Space space = backend_.space();
   ReadLock lock(mutex_);
   // contents that are not here will need their room
-  const std::uint64_t used = space.used + names_.remote_bytes();
-  const std::uint64_t available =
-      space.available - std::min(space.available, names_.remote_bytes());
+  const std::uint64_t reserved = reserved_room();
+  const std::uint64_t used = space.used + reserved;
+  const std::uint64_t available = space.available - std::min(space.available, reserved);
   struct statvfs result{};
   result.f_bsize = result.f_frsize = 4096;
   result.f_blocks = space.capacity / 4096;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <linux/falloc.h>
 
+#include <algorithm>
+
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/mapped_file.hpp"
@@ -35,7 +37,21 @@ Result<std::size_t> Filesystem::write(const Caller& caller, std::uint64_t ino,
   if (!content) {
     return std::unexpected(content.error());
   }
+  if (has_remote_) {
+    EFS_TRY(leaves_room_behind(ino, offset, from.size()));
+  }
   return (*content)->write(from, offset);
+}
+
+// A write within the file takes no room, unless into a hole.
+Status Filesystem::leaves_room_behind(std::uint64_t ino, std::uint64_t offset,
+                                      std::uint64_t bytes) {
+  const auto container = this->container(ino);
+  EFS_TRY(container);
+  const auto now = (*container)->attributes();
+  EFS_TRY(now);
+  const std::uint64_t begin = std::max(static_cast<std::uint64_t>(now->st_size), offset);
+  return offset + bytes > begin ? leaves_room(offset + bytes - begin) : Status();
 }
 
 // The usual reason is a full store, so the record may take the room of removals: 48 bytes, once for
@@ -103,6 +119,9 @@ Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, s
                             std::uint64_t length) {
   EFS_TRY(part_with_sharers(ino));
   free_removed_if(SpaceAccount::noticeable);
+  if (!makes_holes(mode)) {
+    EFS_TRY(leaves_room(length));
+  }
   {
     WriteLock lock(mutex_);
     auto found = regular(ino);

@@ -552,7 +552,9 @@ class StageIn {
     staged.remote = fs::Remote{.version = *origin,
                                .source = source_of(entry),
                                .background = entry.stage == config::StageWhen::background,
-                               .priority = entry.priority};
+                               .priority = entry.priority,
+                               .accepts = entry.accepts_change,
+                               .room = entry.needed};
     return complete(entry, *origin, *file->container, source, staged);
   }
 

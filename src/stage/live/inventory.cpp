@@ -125,7 +125,10 @@ std::string record_lacking_content(fs::Staging& staging, const fs::WalkItem& ite
   } else if (item.remote) {
     text +=
         "  content      not here: it is fetched from the PFS when a program opens the file, or by "
-        "efs load\n";
+        "efs fetch\n";
+    if (item.accepts_change) {
+      text += "               changed: accept: in the version that the PFS has then\n";
+    }
     if (!item.fetch_failure.empty()) {
       text += "               the last fetch failed: " + printable(item.fetch_failure) + "\n";
     }

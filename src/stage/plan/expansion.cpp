@@ -62,6 +62,7 @@ void Expansion::add(const config::Resource& resource) {
   priority_ = resource.priority;
   reusable_ = resource.reusable;
   stage_ = resource.stage;
+  accepts_change_ = resource.changed == config::Changed::accept;
   skips_vanished_ = resource.vanished == config::Vanished::skip;
   follows_ = resource.follow;
   const auto prefix = config_.root_dir == "/" ? std::string("/") : config_.root_dir + "/";

@@ -47,6 +47,7 @@ struct PlanEntry {
   bool reusable = false;    // a resource permits it to be imported from, and kept in, the cache
   // when its content is copied; the earliest that a resource says
   config::StageWhen stage = config::StageWhen::now;
+  bool accepts_change = false;  // all resources accept another version than the planned one
 
   const std::string& from() const { return source ? *source : path; }
 };

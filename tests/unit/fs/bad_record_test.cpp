@@ -95,8 +95,12 @@ TEST_CASE("only a regular file can be remote, and be fetched once", "[image]") {
   CHECK(is_refused([](auto& other) { other.mode = S_IFDIR | 0755; }));
   CHECK(is_refused([](auto& other) { other.background = 2; }));
   CHECK(is_refused([](auto& other) { other.version.size = UINT64_MAX; }));
+  CHECK(is_refused([](auto& other) { other.accepts = 2; }));
+  CHECK(is_refused([](auto& other) { other.room = UINT64_MAX; }));
   CHECK_FALSE(names.apply(fs::Fetched{.ino = 7}));
+  CHECK_FALSE(names.apply(fs::NewVersion{.ino = 7}));
   REQUIRE(names.apply(remote));
+  CHECK_FALSE(names.apply(fs::NewVersion{.ino = 7}));  // it accepts none
   CHECK(names.remote_files() == 1);
   CHECK(names.remote_bytes() == 10);
   CHECK(names.remote_below(names.root()) == std::vector<std::uint64_t>{7});

@@ -48,8 +48,9 @@ std::vector<Record> examples() {
       ledger::DirectoryGiven{{1, 2}, {17, true, ledger::DirectoryShape{0750, 1, 2, 3}, true, 18}},
       ledger::Missed{50},
       LostWrites{7, 1},
-      MakeRemote{node, {6, 7, 8, 9, 10}, "b/name", 1, -3},
-      Fetched{7}};
+      MakeRemote{node, {6, 7, 8, 9, 10}, "b/name", 1, -3, 1, 11},
+      Fetched{7},
+      NewVersion{7, {6, 7, 8, 9, 10}, 11, FileTime{12}}};
 }
 
 std::vector<std::byte> bytes_of(const Record& record) {
@@ -69,7 +70,8 @@ bool is_of_level_5(const Record& record) {
 }
 
 bool is_of_level_6(const Record& record) {
-  return std::holds_alternative<MakeRemote>(record) || std::holds_alternative<Fetched>(record);
+  return std::holds_alternative<MakeRemote>(record) || std::holds_alternative<Fetched>(record) ||
+         std::holds_alternative<NewVersion>(record);
 }
 
 int level_of(const Record& record) {

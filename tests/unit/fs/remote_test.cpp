@@ -318,11 +318,83 @@ TEST_CASE("the room of contents that are not here counts as used", "[fs]") {
                               .path = "large",
                               .attributes = {.mode = 0600},
                               .origin = large,
-                              .remote = fs::Remote{.version = large, .source = "large"}};
+                              .remote = fs::Remote{.version = large, .source = "large", .room = size}};
   Status failed;
   s.staging->publish_files(std::span(&staged, 1), failed);
   REQUIRE(failed);
   CHECK(before.f_bavail - s.filesystem->statfs().f_bavail == size / 4096);
+}
+
+TEST_CASE("programs cannot take the room of contents that are not here", "[fs]") {
+  const RemoteScene s;
+  const std::uint64_t available = *s.staging->available_bytes();
+  fs::Origin large = version;
+  large.size = available;
+  const auto file = s.staging->begin_open_file();
+  fs::StagedFile staged{
+      .ino = file->ino,
+      .path = "large",
+      .attributes = {.mode = 0600},
+      .origin = large,
+      .remote = fs::Remote{.version = large, .source = "large", .room = available - 65536}};
+  Status failed;
+  s.staging->publish_files(std::span(&staged, 1), failed);
+  REQUIRE(failed);
+  Filesystem& files = *s.filesystem;
+  const auto made = files.make_node({}, root_ino, "made", S_IFREG | 0600, 0);
+  REQUIRE(made);
+  const std::vector<std::byte> bytes(131072);
+  CHECK(files.write({}, made->attributes.st_ino, std::span(bytes).first(4096), 0) == 4096);
+  CHECK(files.write({}, made->attributes.st_ino, bytes, 0).error().code == ENOSPC);
+  CHECK(files.allocate({}, made->attributes.st_ino, 0, 0, bytes.size()).error().code == ENOSPC);
+  CHECK(files.write({}, made->attributes.st_ino, std::span(bytes).first(4096), 0) == 4096);
+  // the bytes that a fetch has copied need no reserve any more
+  const auto fetch = s.staging->begin_fetch(file->ino);
+  REQUIRE((fetch && *fetch));
+  const auto reserved = files.statfs().f_bavail;
+  (*fetch)->arrived->add(131072);
+  CHECK(files.statfs().f_bavail == reserved + 32);
+  (*fetch)->arrived->forget();
+  CHECK(files.statfs().f_bavail == reserved);
+  REQUIRE(files.unlink({}, root_ino, "large"));
+  CHECK(files.write({}, made->attributes.st_ino, bytes, 0) == bytes.size());
+}
+
+TEST_CASE("another version that is accepted is that of every later process", "[fs]") {
+  RemoteScene s;
+  const auto file = s.staging->begin_open_file();
+  const fs::StagedFile staged{
+      .ino = file->ino,
+      .path = "file",
+      .attributes = {.mode = 0640, .atime = 7, .mtime = version.mtime},
+      .origin = version,
+      .remote =
+          fs::Remote{.version = version, .source = "file", .accepts = true, .room = 4096}};
+  Status failed;
+  s.staging->publish_files(std::span(&staged, 1), failed);
+  REQUIRE(failed);
+  fs::Origin other = version;
+  other.inode += 1;
+  other.size = 5000;
+  other.mtime += 1'000'000'000;
+  const auto free = s.filesystem->statfs().f_bavail;
+  {
+    const auto fetch = s.staging->begin_fetch(file->ino);
+    REQUIRE((fetch && *fetch));
+    CHECK(s.staging->accept_version(**fetch, other, std::uint64_t{1} << 50).error().code == ENOSPC);
+    REQUIRE(s.staging->accept_version(**fetch, other, 8192));
+    CHECK((*fetch)->remote.version == other);
+    CHECK(free - s.filesystem->statfs().f_bavail == 1);
+  }
+  for (int i = 0; i < 2; ++i) {
+    const auto item = s.staging->find("file");
+    CHECK((item->remote && item->accepts_change && !item->dirty));
+    CHECK(item->attributes.st_size == 5000);
+    CHECK(to_ns(item->attributes.st_mtim) == other.mtime);
+    CHECK(item->origin == other);
+    CHECK(s.staging->remote_totals().bytes == 5000);
+    s.open({});
+  }
 }
 
 TEST_CASE("a remote file may have many extended attributes", "[fs]") {

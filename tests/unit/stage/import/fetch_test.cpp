@@ -143,6 +143,65 @@ TEST_CASE("another version on the PFS does not become the content", "[fetch]") {
   CHECK(s.buffer.staging->find("d/a")->attributes.st_size == 3000);
 }
 
+TEST_CASE("another version that the resource accepts becomes the content", "[fetch]") {
+  FetchScene s;
+  s.config.resources.front().changed = config::Changed::accept;
+  REQUIRE(s.stage().ok());
+  CHECK(s.buffer.staging->find("d/a")->accepts_change);
+  std::string expected = "another";
+  SECTION("before the fetch") {
+    s.put("d/a", expected);
+    const auto outcome = s.fetch("d/a");
+    CHECK(outcome.kind == Kind::here);
+    CHECK((outcome.has_changed && outcome.bytes == expected.size()));
+  }
+  SECTION("another file") {
+    ::unlink(s.source("d/a").c_str());
+    expected = std::string(5000, 'x');
+    s.put("d/a", expected);
+    CHECK(s.fetch("d/a").has_changed);
+  }
+  SECTION("during the fetch") {
+    bool is_first = true;
+    expected = std::string(2000, 'x');
+    FaultPfs pfs([&](auto, const std::string& call, const auto&) {
+      if (call == "read" && std::exchange(is_first, false)) {
+        s.put("d/a", expected);
+        const timespec times[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
+        ::utimensat(AT_FDCWD, s.source("d/a").c_str(), times, 0);
+      }
+      return 0;
+    });
+    auto outcome = s.fetch("d/a", pfs);
+    if (outcome.kind == Kind::failed) {  // the file had become shorter than what was to be read
+      outcome = s.fetch("d/a");
+    }
+    CHECK(outcome.has_changed);
+  }
+  SECTION("none") {
+    expected = std::string(3000, 'a');
+    CHECK_FALSE(s.fetch("d/a").has_changed);
+  }
+  const auto item = s.buffer.staging->find("d/a");
+  CHECK((!item->remote && !item->dirty));
+  CHECK(s.buffer.read("d/a") == expected);
+  struct stat st{};
+  ::stat(s.source("d/a").c_str(), &st);
+  CHECK(item->attributes.st_size == st.st_size);
+  CHECK(FileTime(item->attributes.st_mtim) == FileTime(st.st_mtim));
+  CHECK(item->origin->inode == st.st_ino);
+}
+
+TEST_CASE("a directory in the place of a file is accepted by none", "[fetch]") {
+  FetchScene s;
+  s.config.resources.front().changed = config::Changed::accept;
+  REQUIRE(s.stage().ok());
+  ::unlink(s.source("d/a").c_str());
+  ::mkdir(s.source("d/a").c_str(), 0700);
+  CHECK(s.fetch("d/a").kind == Kind::failed);
+  CHECK(s.is_remote("d/a"));
+}
+
 TEST_CASE("a chmod on the PFS is no other version", "[fetch]") {
   FetchScene s;
   REQUIRE(s.stage().ok());
