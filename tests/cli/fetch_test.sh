@@ -74,6 +74,49 @@ check 'reads: are here' test "$(fetch '["remote"]')" = 2
 check 'reads: none failed' test "$(fetch '["failures"]')" = 0
 check 'reads: stop' "$EFS" stop reads
 
+# --- versions that are accepted ---
+for how in on-access background; do
+  fresh accepts "resources: [ { path: input, stage: $how, changed: accept } ]"
+  echo 'another one' >"$S/another"
+  if [ $how = background ]; then sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"; fi
+  head -c 8000000 /dev/urandom >"$PFS/input/large"
+  started "$JOB"
+  if [ $how = on-access ]; then
+    check 'accepts: a program sees the old size' test "$(stat -c %s "$MNT/input/a")" = 6
+    cat "$S/another" >"$PFS/input/a"; touch -d '2001-02-03 04:05:06.789' "$PFS/input/a"
+    rm "$PFS/input/sub/b"; echo gamma >"$PFS/input/sub/b"
+    check_exit 'accepts: explain says so' 0 'changed: accept' "$EFS" explain -i accepts input/a
+    check 'accepts: the new version' cmp "$S/another" "$MNT/input/a"
+    check 'accepts: its size and time' test "$(stat -c '%s %y' "$PFS/input/a")" = "$(stat -c '%s %y' "$MNT/input/a")"
+    check 'accepts: a new file in its place' grep -qx gamma "$MNT/input/sub/b"
+    check 'accepts: it is logged' test "$(grep -c 'event=input_changed path="input/a" bytes=12' "$EFS_RUNTIME_DIR/accepts/efsd.log")" = 1
+    if kernel_has_it; then
+      old=$(field "$(status_of accepts)" 'd["worker_pid"]'); kill -KILL "$old"
+      check 'accepts: the same for a successor' await $late cmp "$S/another" "$MNT/input/a"
+      check 'accepts: with its size' test "$(stat -c %s "$MNT/input/a")" = 12
+    fi
+    rm "$PFS/input/large"
+    check_exit 'accepts: a file that is gone is none' 1 'Input/output error' cat "$MNT/input/large"
+  fi
+  check "accepts: stop ($how)" "$EFS" stop accepts
+done
+check_exit 'accepts: only what is copied later' 2 "'changed' is accept, and the contents are copied before" eval 'fresh bad "resources: [ { path: input, changed: accept } ]"; "$EFS" check "$JOB"'
+
+# --- room ---
+for how in passthrough daemon-io; do
+  [ $how = daemon-io ] || [ "$(id -u)" = 0 ] || continue
+  CAPACITY='64 MiB' fresh room 'resources: [ { path: input, stage: on-access } ]'
+  for i in 1 2 3; do head -c 14000000 /dev/urandom >"$PFS/input/$i"; done
+  if [ $how = daemon-io ]; then started "$JOB" -o daemon-io; else started "$JOB"; fi
+  free=$(df -B1 --output=avail "$MNT" | tail -1)
+  check "room: df leaves it out ($how)" test "$free" -lt 30000000
+  check "room: a program takes the rest ($how)" eval 'for i in $(seq 100); do head -c 1000000 /dev/zero >"$MNT/fill.$i" 2>/dev/null || exit 0; done; exit 1'
+  check_exit "room: a new file is refused ($how)" 1 'No space' bash -c "echo more >'$MNT/one-more'"
+  check "room: contents find theirs ($how)" diff -r "$PFS/input" "$MNT/input"
+  check "room: no fetch has failed ($how)" test "$(fetch '["failures"] + d["fetch"]["remote"]')" = 0
+  check "room: stop ($how)" "$EFS" stop room
+done
+
 # --- a worker dies under a fetch and under a wait ---
 if kernel_has_it; then
   fresh dies 'resources: [ { path: input, stage: background } ]'
