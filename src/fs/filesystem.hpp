@@ -603,6 +603,7 @@ class Filesystem final : private QuietFiles {
   Status leaves_room_behind(std::uint64_t ino, std::uint64_t offset, std::uint64_t bytes)
       EFS_EXCLUDES(mutex_);
   Status admit_new_file() EFS_EXCLUDES(mutex_);
+
   void note_remote() EFS_REQUIRES(mutex_) { has_remote_ = names_.remote_files() > 0; }
 
   Result<struct stat> container_stat_of(const Inode& inode,

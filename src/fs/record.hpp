@@ -300,12 +300,11 @@ struct NewVersion {
 
 /// The index of an alternative is its type on the medium. Only append alternatives; never reorder
 /// them.
-using Record =
-    std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes,
-                 NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone,
-                 SetContent, ledger::Announced, ledger::Exported, ledger::Removed, ledger::Imported,
-                 ledger::DirectoryGiven, ledger::Missed, LostWrites, MakeRemote, Fetched,
-                 NewVersion>;
+using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr,
+                            UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace,
+                            Settled, Gone, SetContent, ledger::Announced, ledger::Exported,
+                            ledger::Removed, ledger::Imported, ledger::DirectoryGiven,
+                            ledger::Missed, LostWrites, MakeRemote, Fetched, NewVersion>;
 
 /// The first level of the format, and the level that this efs has. A record states the level that
 /// its reader needs. A new type, or a new field behind the others (see record_fields.hpp), is a new

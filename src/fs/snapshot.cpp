@@ -19,8 +19,13 @@ SetAttributes attributes_of(const Inode& inode) {
 }
 
 MakeRemote remote_node(const MakeNode& node, const Remote& remote) {
-  return {node, remote.version, remote.source, static_cast<std::uint8_t>(remote.background),
-          remote.priority, static_cast<std::uint8_t>(remote.accepts), remote.room};
+  return {node,
+          remote.version,
+          remote.source,
+          static_cast<std::uint8_t>(remote.background),
+          remote.priority,
+          static_cast<std::uint8_t>(remote.accepts),
+          remote.room};
 }
 
 namespace {

@@ -3,8 +3,8 @@
 // The interface of staging to the file system: fills unnamed containers, publishes whole files, and
 // walks the namespace for exports. Works with and without a mount.
 
-#include <atomic>
 #include <sys/stat.h>
+#include <atomic>
 
 #include <cstdint>
 #include <functional>

@@ -111,9 +111,9 @@ Status copy_once(fs::Staging::Fetch& fetch, PfsRef source, const FetchMeans& mea
   }
   const PfsContent from(means.pfs, source);
   const RemoteSink to(means.staging, fetch);
-  EFS_TRY(copy_data(
-      {.source = from, .destination = to, .size = version.size, .allocated = allocated},
-      means.scratch, nullptr, means.progress));
+  EFS_TRY(
+      copy_data({.source = from, .destination = to, .size = version.size, .allocated = allocated},
+                means.scratch, nullptr, means.progress));
   const auto after = version_now(means.pfs, source);
   EFS_TRY(after);
   if (!is_version(*after, version)) {

@@ -27,12 +27,13 @@ struct FetchOutcome {
   Kind kind = Kind::here;  // gone: the file has lost its name
   std::uint64_t bytes = 0;
   bool has_changed = false;  // here: another version than that of the plan, which was accepted
-  Error error{};  // of a failure, with a text for people
+  Error error{};             // of a failure, with a text for people
 };
 
 /// Returns when the content is here and as durable as the store, or when the fetch has failed: the
 /// file is then as remote as before, and takes no room. Only the version on the PFS that the plan
-/// saw becomes the content; another version is a failure, unless Remote::accepts. One call for a file at a time.
+/// saw becomes the content; another version is a failure, unless Remote::accepts. One call for a
+/// file at a time.
 FetchOutcome fetch_content(std::uint64_t ino, const FetchMeans& means);
 
 }  // namespace efs::stage

@@ -314,11 +314,12 @@ TEST_CASE("the room of contents that are not here counts as used", "[fs]") {
   constexpr std::uint64_t size = 40960;
   fs::Origin large = version;
   large.size = size;
-  const fs::StagedFile staged{.ino = file->ino,
-                              .path = "large",
-                              .attributes = {.mode = 0600},
-                              .origin = large,
-                              .remote = fs::Remote{.version = large, .source = "large", .room = size}};
+  const fs::StagedFile staged{
+      .ino = file->ino,
+      .path = "large",
+      .attributes = {.mode = 0600},
+      .origin = large,
+      .remote = fs::Remote{.version = large, .source = "large", .room = size}};
   Status failed;
   s.staging->publish_files(std::span(&staged, 1), failed);
   REQUIRE(failed);
@@ -368,8 +369,7 @@ TEST_CASE("another version that is accepted is that of every later process", "[f
       .path = "file",
       .attributes = {.mode = 0640, .atime = 7, .mtime = version.mtime},
       .origin = version,
-      .remote =
-          fs::Remote{.version = version, .source = "file", .accepts = true, .room = 4096}};
+      .remote = fs::Remote{.version = version, .source = "file", .accepts = true, .room = 4096}};
   Status failed;
   s.staging->publish_files(std::span(&staged, 1), failed);
   REQUIRE(failed);

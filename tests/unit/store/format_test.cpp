@@ -199,8 +199,7 @@ std::vector<Pinned> pinned() {
                            .target = "to",
                            .origin_path = "a/n",
                            .xattrs = {{"user.b", "v"}, {"user.a", std::string("\0w", 2)}}},
-                  origin(0x10), "s/n", 0x38, static_cast<std::int32_t>(u32(0x39)), 0x3d,
-                  u64(0x3e)},
+                  origin(0x10), "s/n", 0x38, static_cast<std::int32_t>(u32(0x39)), 0x3d, u64(0x3e)},
        "17 06 1011121314151617 18191a1b1c1d1e1f 2021222324252627 28292a2b 2c2d2e2f 30313233 "
        "3435363738393a3b 3c3d3e3f 4041424344454647 48494a4b 4c4d4e4f50515253 54555657 "
        "58595a5b5c5d5e5f 60616263 "
@@ -211,10 +210,8 @@ std::vector<Pinned> pinned() {
        "2021222324252627 28292a2b2c2d2e2f 3031323334353637 03000000 732f6e 38 393a3b3c 3d "
        "3e3f404142434445"},
       {Fetched{.ino = u64(0x10)}, "18 06 1011121314151617"},
-      {NewVersion{.ino = u64(0x10),
-                  .version = origin(0x18),
-                  .room = u64(0x40),
-                  .time = file_time(0x48)},
+      {NewVersion{
+           .ino = u64(0x10), .version = origin(0x18), .room = u64(0x40), .time = file_time(0x48)},
        "19 06 1011121314151617 18191a1b1c1d1e1f 2021222324252627 28292a2b2c2d2e2f "
        "3031323334353637 38393a3b3c3d3e3f 4041424344454647 48494a4b4c4d4e4f50515253"}};
 }
