@@ -531,6 +531,10 @@ void add_top_verb(Verbs& verbs) {
                  "show totals once and end; with --interval: rates over that time");
 }
 
+void add_ls_options(CLI::App& verb, FileArguments& a) {
+  verb.add_flag("--instances", a.instances, "list instances, not files: as efs status --all");
+}
+
 void add_wait_options(CLI::App& verb, FileArguments& a) {
   CLI::Option* const tasks = verb.add_option("task", a.paths, "numbers of tasks");
   CLI::Option* const inputs =
@@ -560,9 +564,8 @@ void add_file_verbs(Verbs& verbs) {
     auto* option = sub->add_option("path", a.paths,
                                    "paths on the mount, of the PFS below root-dir, or relative to "
                                    "root-dir; patterns in quotes");
-    if (needed) {
-      option->required();
-    }
+    option->required(needed);
+    return sub;
   };
   const auto part = [&](CLI::App* sub) {
     sub->add_flag("-w,--wait", a.wait, "return when it is done, not at once with a task's number");
@@ -595,9 +598,8 @@ void add_file_verbs(Verbs& verbs) {
   file_verb("cancel", "cancel loads, unloads and fetches", cancel)
       ->add_option("task", a.paths, "numbers of tasks")
       ->required();
-  CLI::App* ls_verb = file_verb("ls", "list what is in the buffer: class, state, size", ls);
-  paths(ls_verb, false);
-  ls_verb->add_flag("--instances", a.instances, "list instances, not files: as efs status --all");
+  add_ls_options(
+      *paths(file_verb("ls", "list what is in the buffer: class, state, size", ls), false), a);
   paths(file_verb("explain", "show where a file is, and if it will be staged out", explain), true);
   CLI::App* set_verb = file_verb("set", "change the class of files while programs run", set);
   set_verb

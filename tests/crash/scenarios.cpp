@@ -559,25 +559,26 @@ Step stage_nothing() {
 
 // A file whose content is not here.
 Step stage_remote(const std::string& path, std::uint64_t size) {
-  return {
-      "stage in remote " + path, [=](Life& life) {
-        fs::Staging staging(life.filesystem);
-        const auto file = life.note(staging.begin_open_file());
-        if (!file) {
-          return;
-        }
-        const fs::Origin version{.device = 1, .inode = file->ino, .size = size};
-        const Status sized = file->container->truncate(size);
-        if (!life.note(sized) || !life.note(test::publish_file(
-                                     staging, life.backend,
-                                     {.ino = file->ino,
-                                      .path = path,
-                                      .attributes = {.mode = 0644},
-                                      .origin = version,
-                                      .remote = fs::Remote{.version = version, .source = path}}))) {
-          staging.abandon(file->ino);
-        }
-      }};
+  return {"stage in remote " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            const auto file = life.note(staging.begin_open_file());
+            if (!file) {
+              return;
+            }
+            const fs::Origin version{.device = 1, .inode = file->ino, .size = size};
+            const Status sized = file->container->truncate(size);
+            if (!life.note(sized) ||
+                !life.note(test::publish_file(
+                    staging, life.backend,
+                    {.ino = file->ino,
+                     .path = path,
+                     .attributes = {.mode = 0644},
+                     .origin = version,
+                     .remote = fs::Remote{
+                         .version = version, .source = path, .accepts = true, .room = size}}))) {
+              staging.abandon(file->ino);
+            }
+          }};
 }
 
 // A part of the content arrives, and the worker dies or gives up.
@@ -586,6 +587,19 @@ Step fetch_in_part(const std::string& path, const std::string& part) {
             const auto begun = life.note(fs::Staging(life.filesystem).begin_fetch(life.find(path)));
             if (begun && *begun) {
               life.note((*begun)->file.container->write(std::as_bytes(std::span(part)), 0));
+            }
+          }};
+}
+
+// The PFS has another version by now.
+Step accept_version(const std::string& path, std::uint64_t size) {
+  return {"accept another version of " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            const auto ino = life.find(path);
+            const auto begun = life.note(staging.begin_fetch(ino));
+            if (begun && *begun) {
+              const fs::Origin version{.device = 1, .inode = ino, .size = size, .mtime = 5};
+              life.note(staging.accept_version(**begun, version, size));
             }
           }};
 }
@@ -881,6 +895,8 @@ Scenario every_fetch() {
           fetch_in_part("a", "part"),
           fetch("a", one),
           fetch_in_part("b", "another part"),
+          accept_version("b", 800),
+          accept_version("b", two.size()),
           stage_remote("d", two.size()),
           fetch("d", two),
           take_back("c"),
