@@ -105,6 +105,15 @@ class FetchTransfers {
 
   /// As stage::fetch_content().
   virtual FetchOutcome fetch(std::uint64_t ino, stage::Progress& progress) = 0;
+
+  /// False: the functions below are not needed.
+  virtual bool takes_turns() const = 0;
+  /// Waits for a turn at the PFS, for fetches that no program waits for. Fails once
+  /// `progress.cancel` is set; end_turn() is then not due. One turn at a time.
+  virtual Status begin_turn(std::uint64_t bytes, const stage::Progress& progress) = 0;
+  virtual void end_turn() = 0;
+  /// True if a load waits for the end of this turn.
+  virtual bool is_turn_awaited() const = 0;
 };
 
 /// The fetches that clients ask for, or wait for.

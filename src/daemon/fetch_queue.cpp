@@ -36,7 +36,7 @@ void FetchQueue::erase(std::uint64_t ino) {
   }
 }
 
-std::optional<std::uint64_t> FetchQueue::take(bool others) {
+std::optional<std::uint64_t> FetchQueue::take(Least least) {
   if (!wanted_.empty()) {
     const std::uint64_t ino = wanted_.front();
     running_.insert(ino);
@@ -44,7 +44,8 @@ std::optional<std::uint64_t> FetchQueue::take(bool others) {
     wanted_.pop_front();
     return ino;
   }
-  if (!others || others_.empty()) {
+  if (least == Least::wanted || others_.empty() ||
+      (least == Least::expected && is_background_next())) {
     return std::nullopt;
   }
   const std::uint64_t ino = others_.begin()->second;

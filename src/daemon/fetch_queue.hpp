@@ -32,9 +32,11 @@ class FetchQueue {
     add(ino, {Level::background, -std::int64_t{priority}, arrivals_++});
   }
 
-  /// The next file to fetch; its caller ends the fetch by done(). `others`: may be a file that no
-  /// program waits for. nullopt: there is none.
-  std::optional<std::uint64_t> take(bool others);
+  enum class Least : std::uint8_t { wanted, expected, background };
+
+  /// The next file to fetch; its caller ends the fetch by done(). wanted: one that a program waits
+  /// for; expected: or one of ask() or add_ahead(); background: or any. nullopt: there is none.
+  std::optional<std::uint64_t> take(Least least);
   void done(std::uint64_t ino);
 
   /// Removes those of these files that `efs fetch` named, if nothing else wants them.
@@ -52,6 +54,11 @@ class FetchQueue {
 
   /// The files that no program waits for.
   std::size_t others() const { return others_.size(); }
+
+  /// True if the background comes next.
+  bool is_background_next() const {
+    return wanted_.empty() && !others_.empty() && others_.begin()->first.level == Level::background;
+  }
 
   std::size_t running() const { return running_.size(); }
 

@@ -149,8 +149,9 @@ void Fetcher::work() noexcept {
     bool has_worked = false;
     bool is_left = false;  // in the queue, for want of memory
     try {
-      has_worked = fetch_next(false) || look_ahead() ||
-                   (background_running_ < most_background && fetch_next(true));
+      has_worked = fetch_next(FetchQueue::Least::wanted) || look_ahead() ||
+                   (background_running_ < most_background &&
+                    (fetch_next(FetchQueue::Least::expected) || fetch_background()));
     } catch (const std::bad_alloc&) {
       is_left = true;
     }
@@ -165,14 +166,17 @@ void Fetcher::work() noexcept {
     }
     --idle_;
   }
+  if (turn_ == Turn::held && in_turn_ == 0) {
+    (void)end_turn();
+  }
   --working_;
   changed_.notify_all();
   mutex_.unlock();
 }
 
-bool Fetcher::fetch_next(bool others) {
+bool Fetcher::fetch_next(FetchQueue::Least least) {
   const bool wanted = queue_.wanted() > 0;
-  const auto ino = queue_.take(others);
+  const auto ino = queue_.take(least);
   if (!ino) {
     return false;
   }
@@ -181,6 +185,54 @@ bool Fetcher::fetch_next(bool others) {
   fetch(*ino);
   mutex_.lock();
   background_running_ -= wanted ? 0 : 1;
+  changed_.notify_all();
+  return true;
+}
+
+// Fetches share a turn. It ends when it was long, when a load waits for it, or when no fetch needs
+// it.
+bool Fetcher::fetch_background() {
+  if (!its_.transfers.takes_turns()) {
+    return fetch_next(FetchQueue::Least::background);
+  }
+  const bool is_over = turn_ == Turn::held && (!queue_.is_background_next() ||
+                                               std::chrono::steady_clock::now() > turn_until_ ||
+                                               its_.transfers.is_turn_awaited());
+  if (is_over) {
+    return in_turn_ == 0 && end_turn();
+  }
+  if (turn_ != Turn::held) {
+    return turn_ == Turn::none && queue_.is_background_next() && begin_turn();
+  }
+  ++in_turn_;
+  try {
+    const bool has_worked = fetch_next(FetchQueue::Least::background);
+    --in_turn_;
+    return has_worked;
+  } catch (const std::bad_alloc&) {
+    --in_turn_;
+    throw;
+  }
+}
+
+bool Fetcher::begin_turn() {
+  turn_ = Turn::changes;
+  mutex_.unlock();
+  const auto bytes = fs::Staging(*files_).remote_totals().bytes;
+  const bool is_begun = its_.transfers.begin_turn(bytes, progress_).has_value();
+  mutex_.lock();
+  turn_ = is_begun ? Turn::held : Turn::none;
+  turn_until_ = std::chrono::steady_clock::now() + longest_turn;
+  changed_.notify_all();
+  return is_begun;
+}
+
+bool Fetcher::end_turn() {
+  turn_ = Turn::changes;
+  mutex_.unlock();
+  its_.transfers.end_turn();
+  mutex_.lock();
+  turn_ = Turn::none;
   changed_.notify_all();
   return true;
 }

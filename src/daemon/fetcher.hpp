@@ -35,6 +35,8 @@ class Fetcher final : public StatusSource, public FetchControl {
   static constexpr unsigned most_threads = 16;
   // those of them that may fetch what no program waits for
   static constexpr unsigned most_background = 4;
+  // a turn at the PFS begins no further fetch after this time
+  static constexpr std::chrono::seconds longest_turn{60};
 
   /// All outlive this object.
   struct Parts {
@@ -84,7 +86,10 @@ class Fetcher final : public StatusSource, public FetchControl {
   void add_threads(std::size_t files) EFS_REQUIRES(mutex_);
   void work() noexcept;
   /// Each returns true if it has done something, without the lock meanwhile.
-  bool fetch_next(bool others) EFS_REQUIRES(mutex_);
+  bool fetch_next(FetchQueue::Least least) EFS_REQUIRES(mutex_);
+  bool fetch_background() EFS_REQUIRES(mutex_);
+  bool begin_turn() EFS_REQUIRES(mutex_);
+  bool end_turn() EFS_REQUIRES(mutex_);
   bool look_ahead() EFS_REQUIRES(mutex_);
   void expect(const LookAhead::Next& next) EFS_REQUIRES(mutex_);
   void fetch(std::uint64_t ino);
@@ -122,6 +127,11 @@ class Fetcher final : public StatusSource, public FetchControl {
   std::set<std::uint64_t> expected_ EFS_GUARDED_BY(mutex_);  // by ahead_
   bool looks_ EFS_GUARDED_BY(mutex_) = false;                // a thread uses ahead_
   LookAhead ahead_;
+  // the turn at the PFS of the background
+  enum class Turn : std::uint8_t { none, changes, held };
+  Turn turn_ EFS_GUARDED_BY(mutex_) = Turn::none;
+  Time turn_until_ EFS_GUARDED_BY(mutex_);
+  unsigned in_turn_ EFS_GUARDED_BY(mutex_) = 0;  // fetches that use it
   std::vector<std::jthread> threads_ EFS_GUARDED_BY(mutex_);
 };
 

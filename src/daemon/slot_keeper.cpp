@@ -256,6 +256,7 @@ SlotClient::SlotClient(KeeperLines keeper, std::string why_not,
     : why_not_(std::move(why_not)), silence_(silence) {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     lines_[i].keeper = std::move(keeper[i]);
+    takes_turns_ = takes_turns_ || lines_[i].keeper;
   }
 }
 

@@ -73,6 +73,9 @@ class SlotClient {
   Result<Held> take(queue::Direction direction, std::uint64_t bytes,
                     const stage::Progress& progress, const SlotLimits& limits = {});
 
+  /// False: take() never waits.
+  bool takes_turns() const { return takes_turns_; }
+
   struct Shown {
     queue::Direction direction{};
     queue::Standing standing{};
@@ -106,6 +109,7 @@ class SlotClient {
   void hear_held(queue::Direction direction);
 
   std::array<Line, 2> lines_;
+  bool takes_turns_ = false;
   std::string why_not_;  // why turns are configured but not available
   std::chrono::duration<double> silence_ = longest_silence;
   mutable Mutex mutex_;  // rank 90 (leaf)

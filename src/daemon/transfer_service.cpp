@@ -114,10 +114,26 @@ replies::TaskOutcome TransferService::load(const stage::LoadRequest& what,
                                            stage::Progress& progress) {
   fs::Staging staging(its_.store.files());
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
-  std::optional<SlotClient::Held> turn;
+
+  struct Inside {
+    ~Inside() {
+      if (gate != nullptr) {
+        gate->leave();
+      }
+    }
+
+    TurnGate* gate = nullptr;
+  } inside;
+
+  std::optional<SlotClient::Held> turn;  // it ends before another user is let in
   stage::Options how = options();
   how.beside_programs = true;
-  how.wait_for_turn = turn_for(queue::Direction::in, progress, turn, {});
+  how.wait_for_turn = [&, wait = turn_for(queue::Direction::in, progress, turn, {})](
+                          std::uint64_t bytes) -> Status {
+    EFS_TRY(in_gate_.enter(progress.cancel));
+    inside.gate = &in_gate_;
+    return wait(bytes);
+  };
   return outcome_of(stage::load(
       {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
       what));
@@ -159,6 +175,22 @@ stage::Dropped TransferService::drop(const std::vector<stage::OldVersion>& versi
     std::ranges::move(one.stayed, std::back_inserter(all.stayed));
   }
   return all;
+}
+
+Status TransferService::begin_turn(std::uint64_t bytes, const stage::Progress& progress) {
+  EFS_TRY(in_gate_.enter(progress.cancel));
+  auto taken = its_.turns.take(queue::Direction::in, bytes, progress);
+  if (!taken) {
+    in_gate_.leave();
+    return std::unexpected(taken.error());
+  }
+  fetch_turn_.emplace(std::move(*taken));
+  return {};
+}
+
+void TransferService::end_turn() {
+  fetch_turn_.reset();
+  in_gate_.leave();
 }
 
 // If the buffer is full, removed files give their room first, as for a program.

@@ -15,6 +15,7 @@
 #include "daemon/job_store.hpp"
 #include "daemon/kept_figures.hpp"
 #include "daemon/slot_keeper.hpp"
+#include "daemon/turn_gate.hpp"
 #include "daemon/unloaded.hpp"
 #include "fs/staging.hpp"
 #include "stage/copy/progress.hpp"
@@ -70,8 +71,15 @@ class TransferService final : public StatusSource,
   stage::Dropped drop(const std::vector<stage::OldVersion>& versions,
                       stage::Progress& progress) override;
 
-  /// Fetches the content of a remote file, without a turn: a program may wait for it.
+  /// Fetches the content of a remote file. Without a turn, if a program may wait for it.
   FetchOutcome fetch(std::uint64_t ino, stage::Progress& progress) override;
+
+  bool takes_turns() const override { return its_.turns.takes_turns(); }
+
+  Status begin_turn(std::uint64_t bytes, const stage::Progress& progress) override;
+  void end_turn() override;
+
+  bool is_turn_awaited() const override { return in_gate_.is_awaited(); }
 
   // -- the export
 
@@ -119,6 +127,8 @@ class TransferService final : public StatusSource,
   const Parts its_;
   stage::Throttle throttle_;
   stage::ScratchPool fetch_buffers_;
+  TurnGate in_gate_;                                 // of loads and fetches
+  std::optional<SlotClient::Held> fetch_turn_;       // with in_gate_
   std::atomic<bool> may_have_left_partials_{false};  // a transfer failed
   Unloaded unloaded_;
   mutable Mutex mutex_;  // rank 90 (leaf)

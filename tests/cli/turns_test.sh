@@ -55,7 +55,33 @@ hold_slot in
 check_exit 'a load of what is there waits for nobody' 0 '1 were there already' efs load -i load --wait d
 free_slot
 
+# --- contents that come while the job runs ---
+check 'stop of it' "$EFS" stop load
+fresh later 'resources: [ { path: input, stage: background }, { path: lazy, stage: on-access } ]'
+mkdir "$PFS/lazy"; echo one >"$PFS/lazy/a"; echo two >"$PFS/lazy/b"
+hold_slot in
+check 'a start that copies nothing waits for no turn' efs start --interleaving "$QUEUE" "$JOB"
+check 'the background waits for one' await 20 waiters_are in 1
+check 'a program does not' grep -qx one "$MNT/lazy/a"
+check 'nor does efs fetch' efs fetch -i later lazy
+check 'nor a program that opens a file of the background' grep -qx alpha "$MNT/input/a"
+check_exit 'the others are not here' 1 'time is up: 1 inputs' efs wait -i later --inputs --timeout 0
+free_slot
+check 'then they come' efs wait -i later --inputs
+check 'and no turn is left' await 20 waiters_are in 0
+check 'it was one' in_log 'event=turn direction=in'
+check 'stop' "$EFS" stop later
+sed -i '/results-dir/a\  max-rate: 1 MB/s' "$JOB"; head -c 30000000 /dev/zero >"$PFS/input/large"; echo gamma >"$PFS/c"
+hold_slot in
+check 'a start, again' efs start --interleaving "$QUEUE" "$JOB"
+check 'that waits' await 20 waiters_are in 1
+check 'a stop does not wait for the turn' efs stop later
+free_slot
+
 # --- unloads ---
+fresh load 'resources: [ [ path: input/a ] ]'
+echo gamma >"$PFS/c"; echo delta >"$PFS/d"
+check 'an instance with turns, again' efs start --interleaving "$QUEUE" "$JOB"
 hold_slot out
 echo result >"$MNT/result"
 one=$(efs unload -i load result)

@@ -76,6 +76,7 @@ set(sources
   daemon/stop_coordinator_test.cpp
   daemon/tasks_test.cpp
   daemon/transfer_service_test.cpp
+  daemon/turn_gate_test.cpp
   daemon/unloaded_test.cpp
   daemon/worker_watch_test.cpp
   fs/acl_test.cpp

@@ -6,12 +6,13 @@
 #include <vector>
 
 using efs::daemon::FetchQueue;
+using Least = FetchQueue::Least;
 
 namespace {
 
 std::vector<std::uint64_t> all_of(FetchQueue& queue) {
   std::vector<std::uint64_t> taken;
-  while (const auto next = queue.take(true)) {
+  while (const auto next = queue.take(Least::background)) {
     taken.push_back(*next);
   }
   return taken;
@@ -47,25 +48,25 @@ TEST_CASE("a file of the background that a program wants comes first, and once",
 TEST_CASE("a file that is being fetched is not fetched twice, and may be again later", "[fetch]") {
   FetchQueue queue;
   queue.want(1);
-  REQUIRE(queue.take(false) == 1);
+  REQUIRE(queue.take(Least::wanted) == 1);
   CHECK(queue.is_running(1));
   queue.want(1);
   queue.add_background(1, 0);
-  CHECK_FALSE(queue.take(true));
+  CHECK_FALSE(queue.take(Least::background));
   queue.done(1);
   CHECK(queue.running() == 0);
   queue.want(1);
-  CHECK(queue.take(false) == 1);
+  CHECK(queue.take(Least::wanted) == 1);
 }
 
 TEST_CASE("without a leave for the background only what programs want is taken", "[fetch]") {
   FetchQueue queue;
   queue.add_background(1, 0);
-  CHECK_FALSE(queue.take(false));
+  CHECK_FALSE(queue.take(Least::wanted));
   queue.want(2);
-  CHECK(queue.take(false) == 2);
-  CHECK_FALSE(queue.take(false));
-  CHECK(queue.take(true) == 1);
+  CHECK(queue.take(Least::wanted) == 2);
+  CHECK_FALSE(queue.take(Least::wanted));
+  CHECK(queue.take(Least::background) == 1);
 }
 
 TEST_CASE("a dropped queue returns what programs wait for", "[fetch]") {
@@ -74,12 +75,12 @@ TEST_CASE("a dropped queue returns what programs wait for", "[fetch]") {
   queue.want(2);
   queue.want(3);
   queue.add_background(4, 0);
-  REQUIRE(queue.take(true) == 1);
+  REQUIRE(queue.take(Least::background) == 1);
   CHECK(queue.drop() == std::list<std::uint64_t>{2, 3});
-  CHECK_FALSE(queue.take(true));
+  CHECK_FALSE(queue.take(Least::background));
   CHECK(queue.running() == 1);
   queue.want(2);
-  CHECK(queue.take(true) == 2);
+  CHECK(queue.take(Least::background) == 2);
 }
 
 TEST_CASE("asked files precede expected ones, which precede the background", "[fetch]") {
@@ -107,4 +108,19 @@ TEST_CASE("a file is forgotten by the reason for which it is in the queue", "[fe
   queue.forget_ahead({1, 2, 3, 4});
   queue.forget_asked({3, 4, 5});
   CHECK(all_of(queue) == std::vector<std::uint64_t>{4, 1, 3});
+}
+
+TEST_CASE("only what is expected is taken while the background must wait", "[fetch]") {
+  FetchQueue queue;
+  queue.add_background(1, 0);
+  queue.ask(2);
+  queue.add_ahead(3);
+  CHECK_FALSE(queue.is_background_next());
+  CHECK(queue.take(Least::expected) == 2);
+  CHECK(queue.take(Least::expected) == 3);
+  CHECK(queue.is_background_next());
+  CHECK_FALSE(queue.take(Least::expected));
+  queue.want(4);
+  CHECK_FALSE(queue.is_background_next());
+  CHECK(queue.take(Least::expected) == 4);
 }

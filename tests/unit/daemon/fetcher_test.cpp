@@ -8,6 +8,7 @@
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cerrno>
 #include <cstring>
 #include <functional>
@@ -49,6 +50,25 @@ struct FakeTransfers final : FetchTransfers {
                                 : FetchOutcome{.kind = kind, .bytes = 10};
   }
 
+  bool takes_turns() const override { return turns; }
+
+  Status begin_turn(std::uint64_t, const stage::Progress& progress) override {
+    ++waiting_for_turn;
+    while (!has_turn && !progress.cancel) {
+      std::this_thread::sleep_for(1ms);
+    }
+    --waiting_for_turn;
+    if (progress.cancel) {
+      return fail(ECANCELED);
+    }
+    ++begun;
+    return {};
+  }
+
+  void end_turn() override { ++ended; }
+
+  bool is_turn_awaited() const override { return is_awaited; }
+
   std::uint64_t all() {
     const MutexLock lock(mutex);
     std::uint64_t sum = 0;
@@ -65,6 +85,8 @@ struct FakeTransfers final : FetchTransfers {
   std::optional<efs::test::FailingNew> failing;  // used by one thread
   std::atomic<bool> hangs{false};                // also when it is cancelled
   std::atomic<Kind> kind{Kind::here};
+  std::atomic<bool> turns{false}, has_turn{false}, is_awaited{false};
+  std::atomic<unsigned> waiting_for_turn{0}, begun{0}, ended{0};
 };
 
 struct FetcherScene {
@@ -354,6 +376,58 @@ TEST_CASE("opens one after the other fetch what follows, and its opens fetch mor
   s.fetcher.put_aside()->opened(inos[3]);  // no longer expected
   CHECK(s.fetcher.end(Fetcher::Time::max()));
   CHECK(s.transfers.all() == 8);
+}
+
+TEST_CASE("the background waits for a turn, and nothing else does", "[daemon][fetch]") {
+  FetcherScene s;
+  s.transfers.turns = true;
+  for (int i = 0; i < 20; ++i) {
+    s.add("b" + std::to_string(i), true);
+  }
+  const auto wanted = s.add("wanted", false), asked = s.add("asked", false);
+  s.begin();
+  REQUIRE(s.await([&] { return s.transfers.waiting_for_turn == 1; }));
+  s.wait_for(wanted, 1);
+  CHECK(s.next() == std::pair<std::uint64_t, int>{1, 0});
+  stage::Progress progress;
+  CHECK(s.fetcher.fetch_files({.files = {{asked, 10}}}, progress).ok);
+  CHECK(s.transfers.all() == 2);
+  s.transfers.has_turn = true;
+  CHECK(s.fetcher.await_background(30s).is_over);
+  CHECK(s.await([&] { return s.transfers.ended == 1; }));
+  CHECK(s.transfers.begun == 1);
+  CHECK(s.transfers.all() == 22);
+}
+
+TEST_CASE("a turn ends when a load waits for it, and another one begins", "[daemon][fetch]") {
+  FetcherScene s;
+  s.transfers.turns = s.transfers.has_turn = s.transfers.holds = true;
+  for (int i = 0; i < 20; ++i) {
+    s.add("b" + std::to_string(i), true);
+  }
+  s.begin();
+  REQUIRE(s.await([&] { return s.transfers.all() == Fetcher::most_background; }));
+  CHECK(s.transfers.begun == 1);
+  s.transfers.is_awaited = true;
+  s.transfers.has_turn = false;
+  s.transfers.holds = false;
+  REQUIRE(s.await([&] { return s.transfers.ended == 1; }));
+  CHECK(s.transfers.all() == Fetcher::most_background);
+  s.transfers.is_awaited = false;
+  s.transfers.has_turn = true;
+  CHECK(s.fetcher.await_background(30s).is_over);
+}
+
+TEST_CASE("the end does not wait for a turn, and gives one back", "[daemon][fetch]") {
+  FetcherScene s;
+  s.transfers.turns = true;
+  s.transfers.has_turn = GENERATE(false, true);
+  s.transfers.holds = true;
+  s.add("b", true);
+  s.begin();
+  REQUIRE(s.await([&] { return s.transfers.waiting_for_turn == 1 || s.transfers.all() == 1; }));
+  CHECK(s.fetcher.end(Fetcher::Time::max()));
+  CHECK(s.transfers.begun == s.transfers.ended);
 }
 
 }  // namespace efs::daemon
