@@ -126,7 +126,11 @@ Status TransferService::import_inputs(const std::function<void()>& planned) {
   }
   planned();
   note(Moment::asked_in);
-  const auto turn = its_.turns.take(queue::Direction::in, stage::data_of(*plan), its_.progress);
+  // contents that come later wait for their own turn
+  const bool needs_turn = stage::data_of(*plan) > 0 || plan->remote_files == 0;
+  const auto turn =
+      needs_turn ? its_.turns.take(queue::Direction::in, stage::data_of(*plan), its_.progress)
+                 : Result<SlotClient::Held>(SlotClient::Held());
   if (!turn) {
     return std::unexpected(turn.error());
   }
