@@ -596,7 +596,7 @@ Step accept_version(const std::string& path, std::uint64_t size) {
   return {"accept another version of " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto ino = life.find(path);
-            const auto begun = life.note(staging.begin_fetch(ino));
+            auto begun = life.note(staging.begin_fetch(ino));
             if (begun && *begun) {
               const fs::Origin version{.device = 1, .inode = ino, .size = size, .mtime = 5};
               life.note(staging.accept_version(**begun, version, size));

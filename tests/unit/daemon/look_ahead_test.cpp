@@ -15,6 +15,15 @@ using Files = std::vector<std::uint64_t>;
 
 /// Directory 1 has the files 101..., all remote, of 10 bytes.
 struct FakeOrder final : FileOrder {
+  FakeOrder() = default;
+
+  /// The names "frame 1" and so on.
+  explicit FakeOrder(std::size_t count) {
+    for (std::size_t i = 1; i <= count; ++i) {
+      names.push_back("frame " + std::to_string(i));
+    }
+  }
+
   std::uint64_t directory_of(std::uint64_t ino) const override { return ino / 100; }
 
   std::vector<File> files_in(std::uint64_t directory) const override {
@@ -30,15 +39,6 @@ struct FakeOrder final : FileOrder {
   std::vector<std::string> names;
   std::set<std::uint64_t> here;
 };
-
-/// The names "frame 1" and so on.
-FakeOrder frames(std::size_t count) {
-  FakeOrder order;
-  for (std::size_t i = 1; i <= count; ++i) {
-    order.names.push_back("frame " + std::to_string(i));
-  }
-  return order;
-}
 
 }  // namespace
 
@@ -57,7 +57,7 @@ TEST_CASE("numbers in names count by their value", "[fetch]") {
 }
 
 TEST_CASE("the second of two neighbours begins a window, which doubles with each hit", "[fetch]") {
-  const FakeOrder names = frames(50);
+  const FakeOrder names(50);
   LookAhead ahead;
   CHECK(ahead.opened(101, ample, names).fetch.empty());
   CHECK(ahead.opened(102, ample, names).fetch == Files{103, 104});
@@ -74,7 +74,7 @@ TEST_CASE("the second of two neighbours begins a window, which doubles with each
 }
 
 TEST_CASE("opens in no order fetch nothing ahead, and end a window", "[fetch]") {
-  const FakeOrder names = frames(50);
+  const FakeOrder names(50);
   LookAhead ahead;
   for (const std::uint64_t ino : {110, 140, 120, 105, 133}) {
     CHECK(ahead.opened(ino, ample, names).fetch.empty());
@@ -87,7 +87,7 @@ TEST_CASE("opens in no order fetch nothing ahead, and end a window", "[fetch]") 
 }
 
 TEST_CASE("opens follow the order by name or that of the listing, too", "[fetch]") {
-  FakeOrder names = frames(20);
+  FakeOrder names(20);
   LookAhead ahead;
   CHECK(ahead.opened(101, ample, names).fetch.empty());
   CHECK(ahead.opened(110, ample, names).fetch == Files{111, 112});
@@ -97,7 +97,7 @@ TEST_CASE("opens follow the order by name or that of the listing, too", "[fetch]
 }
 
 TEST_CASE("programs that take turns stay in one window", "[fetch]") {
-  const FakeOrder names = frames(50);
+  const FakeOrder names(50);
   LookAhead ahead;
   (void)ahead.opened(101, ample, names);
   (void)ahead.opened(102, ample, names);
@@ -108,7 +108,7 @@ TEST_CASE("programs that take turns stay in one window", "[fetch]") {
 }
 
 TEST_CASE("files that are here are passed over, and a full buffer gets nothing ahead", "[fetch]") {
-  FakeOrder names = frames(50);
+  FakeOrder names(50);
   names.here = {103, 105};
   LookAhead ahead;
   (void)ahead.opened(101, 25, names);
@@ -119,7 +119,7 @@ TEST_CASE("files that are here are passed over, and a full buffer gets nothing a
 }
 
 TEST_CASE("only so many directories are followed, and a failure ends all windows", "[fetch]") {
-  const FakeOrder names = frames(50);
+  const FakeOrder names(50);
   LookAhead ahead;
   std::size_t forgotten = 0;
   for (std::uint64_t directory = 1; directory <= LookAhead::most_followed + 2; ++directory) {

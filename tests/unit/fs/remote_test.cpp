@@ -379,7 +379,7 @@ TEST_CASE("another version that is accepted is that of every later process", "[f
   other.mtime += 1'000'000'000;
   const auto free = s.filesystem->statfs().f_bavail;
   {
-    const auto fetch = s.staging->begin_fetch(file->ino);
+    auto fetch = s.staging->begin_fetch(file->ino);
     REQUIRE((fetch && *fetch));
     CHECK(s.staging->accept_version(**fetch, other, std::uint64_t{1} << 50).error().code == ENOSPC);
     REQUIRE(s.staging->accept_version(**fetch, other, 8192));
