@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
 #include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/removal_reserve.hpp"
@@ -46,9 +48,18 @@ Status inherit_acl(const Inode& parent, const Caller& caller, MakeNode& node) {
 
 }  // namespace
 
+// A program may fill the file past the daemon, by passthrough. A margin keeps small files out of
+// the reserved room.
 Status Filesystem::admit_new_file() {
-  constexpr std::uint64_t least = 4096;
-  EFS_TRY(leaves_room(least));
+  if (has_remote_) {
+    constexpr std::uint64_t least = 4096, part = 64;
+    std::uint64_t reserved = 0;
+    {
+      const ReadLock lock(mutex_);
+      reserved = reserved_room();
+    }
+    EFS_TRY(leaves_room(std::max(least, std::min(reserved, backend_.space().capacity / part))));
+  }
   return backend_.admit_writer();
 }
 

@@ -328,6 +328,9 @@ TEST_CASE("the room of contents that are not here counts as used", "[fs]") {
 
 TEST_CASE("programs cannot take the room of contents that are not here", "[fs]") {
   const RemoteScene s;
+  Filesystem& files = *s.filesystem;
+  const auto made = files.make_node({}, root_ino, "made", S_IFREG | 0600, 0);
+  REQUIRE(made);
   const std::uint64_t available = *s.staging->available_bytes();
   fs::Origin large = version;
   large.size = available;
@@ -341,14 +344,12 @@ TEST_CASE("programs cannot take the room of contents that are not here", "[fs]")
   Status failed;
   s.staging->publish_files(std::span(&staged, 1), failed);
   REQUIRE(failed);
-  Filesystem& files = *s.filesystem;
-  const auto made = files.make_node({}, root_ino, "made", S_IFREG | 0600, 0);
-  REQUIRE(made);
   const std::vector<std::byte> bytes(131072);
   CHECK(files.write({}, made->attributes.st_ino, std::span(bytes).first(4096), 0) == 4096);
   CHECK(files.write({}, made->attributes.st_ino, bytes, 0).error().code == ENOSPC);
   CHECK(files.allocate({}, made->attributes.st_ino, 0, 0, bytes.size()).error().code == ENOSPC);
   CHECK(files.write({}, made->attributes.st_ino, std::span(bytes).first(4096), 0) == 4096);
+  CHECK(files.make_node({}, root_ino, "more", S_IFREG | 0600, 0).error().code == ENOSPC);
   // the bytes that a fetch has copied need no reserve any more
   const auto fetch = s.staging->begin_fetch(file->ino);
   REQUIRE((fetch && *fetch));
