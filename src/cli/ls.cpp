@@ -28,7 +28,7 @@ void print_item(std::ostream& out, const Json& item) {
     out << " (cannot be read)";
   }
   if (item.contains("remote")) {
-    out << " (not here)";
+    out << (item.contains("fetching") ? " (being fetched)" : " (not here)");
   }
   if (item.contains("parts")) {
     out << " (only " << printable(item.value("parts", "")) << ")";

@@ -147,6 +147,8 @@ class FetchControl {
   /// buffer stays open meanwhile.
   virtual control::replies::TaskOutcome fetch_files(const Request& what,
                                                     stage::Progress& progress) = 0;
+  /// True while the content of the file is being copied.
+  virtual bool is_fetching(std::uint64_t ino) = 0;
   /// Waits until no file of the background is left, at most so long.
   virtual Background await_background(std::chrono::milliseconds time) = 0;
 };

@@ -63,6 +63,7 @@ class Fetcher final : public StatusSource, public FetchControl {
   void add_status(control::replies::Status& status) override;
   control::replies::TaskOutcome fetch_files(const Request& what,
                                             stage::Progress& progress) override;
+  bool is_fetching(std::uint64_t ino) override;
   Background await_background(std::chrono::milliseconds time) override;
 
  private:

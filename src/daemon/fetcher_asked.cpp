@@ -109,6 +109,11 @@ replies::TaskOutcome Fetcher::fetch_files(const Request& what, stage::Progress& 
                     std::chrono::duration<double>(Clock::now() - begun).count(), is_ending);
 }
 
+bool Fetcher::is_fetching(std::uint64_t ino) {
+  const MutexLock lock(mutex_);
+  return queue_.is_running(ino);
+}
+
 Fetcher::Background Fetcher::await_background(std::chrono::milliseconds time) {
   const auto end = Clock::now() + time;
   const MutexLock lock(mutex_);

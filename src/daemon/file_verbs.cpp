@@ -269,7 +269,11 @@ Json FileVerbs::list(const requests::List& request, const control::Server::Progr
     const auto end = std::min(items->size(), at + items_per_line);
     Json part = Json::array();
     for (std::size_t i = at; i < end; ++i) {
-      part.push_back(stage::inventory_entry(its_.config, (*items)[i]));
+      const fs::WalkItem& item = (*items)[i];
+      part.push_back(stage::inventory_entry(its_.config, item));
+      if (item.remote && its_.fetches.is_fetching(item.ino)) {
+        part.back()["fetching"] = true;
+      }
     }
     if (!progress({{"items", std::move(part)}})) {
       return control::error_line({EPIPE, "the client is gone"});
@@ -290,8 +294,12 @@ Json FileVerbs::explain(const OpenBuffer& buffer, const requests::Explain& reque
   const std::string where =
       several ? its_.config.backends.at(place).id + " " + buffer.backend.at(place).description()
               : buffer.backend.description();
-  return control::result_line(
-      stage::explain(its_.config, *name, staging, stage::posix_pfs(), where));
+  Json answer = stage::explain(its_.config, *name, staging, stage::posix_pfs(), where);
+  if (item && item->remote && its_.fetches.is_fetching(item->ino)) {
+    answer["fetching"] = true;
+    answer["text"] = answer.value("text", "") + "               it is being fetched now\n";
+  }
+  return control::result_line(std::move(answer));
 }
 
 // Changes all names or none: all lookups come before the first change.

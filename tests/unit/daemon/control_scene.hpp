@@ -64,10 +64,13 @@ struct FakeFetches final : FetchControl {
     return outcome;
   }
 
+  bool is_fetching(std::uint64_t) override { return fetching; }
+
   Background await_background(std::chrono::milliseconds) override { return background; }
 
   std::size_t asked = 0;
   std::uint64_t already = 0;
+  bool fetching = false;
   Background background;
 };
 

@@ -79,6 +79,15 @@ TEST_CASE("fetch asks for files that are remote, counts the others, and knows al
   CHECK(it.outcome_of(fetch)["files"] == 1);
   CHECK((it.fetches.asked == 1 && it.fetches.already == 1));
   CHECK(it.ask({{"verb", "status"}})["tasks"][0]["kind"] == "fetch");
+  const auto fetching_in_ls = [&] {
+    it.lines.clear();
+    (void)it.ask({{"verb", "ls"}, {"paths", {"d/b"}}});
+    return it.lines.at(0)["items"][0].contains("fetching");
+  };
+  CHECK_FALSE(fetching_in_ls());
+  it.fetches.fetching = true;
+  CHECK(fetching_in_ls());
+  CHECK(it.ask({{"verb", "explain"}, {"path", "d/b"}})["fetching"] == true);
   CHECK(it.ask({{"verb", "fetch"}, {"paths", {"none"}}})["code"] == ENOENT);
   CHECK(it.ask({{"verb", "fetch"}, {"paths", {"/elsewhere"}}})["exit"] == 2);
   CHECK(it.ask({{"verb", "status"}})["tasks"].size() == 1);
