@@ -38,6 +38,7 @@ sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
 head -c 8000000 /dev/urandom >"$PFS/input/large"; for i in $(seq 5); do echo "$i" >"$PFS/input/$i"; done
 started "$JOB"
 check_exit 'fails: a wait that ends before' 1 'time is up: [0-9]+ inputs of the background are not here' "$EFS" wait -i fails --inputs --timeout 0
+check 'fails: ls says what is being fetched' await $late eval '"$EFS" ls -i fails input | grep -q "input/large (being fetched)"'
 check 'fails: a wait' "$EFS" wait -i fails --inputs
 check 'fails: after it all are here' test "$(fetch '["remote"]')" = 0
 check 'fails: and right' diff -r "$PFS/input" "$MNT/input"
