@@ -149,15 +149,17 @@ std::vector<Staging::SiblingFile> Staging::files_in(std::uint64_t directory) con
   }
   files.reserve(inode->directory->size());
   inode->directory->for_each_before(
-      Directory::most_cookie, [&](const std::string& name, const Directory::Entry& entry) {
-        const Inode* file = filesystem_.names_.find(entry.ino);
-        if (file != nullptr && file->is_regular()) {
-          files.push_back({.name = name,
-                           .ino = entry.ino,
-                           .size = file->is_remote() ? file->extra->remote->version.size : 0});
-        }
-        return true;
-      });
+      Directory::most_cookie,
+      [&](const std::string& name, const Directory::Entry& entry)
+          EFS_REQUIRES_SHARED(filesystem_.mutex_) {
+            const Inode* file = filesystem_.names_.find(entry.ino);
+            if (file != nullptr && file->is_regular()) {
+              files.push_back({.name = name,
+                               .ino = entry.ino,
+                               .size = file->is_remote() ? file->extra->remote->version.size : 0});
+            }
+            return true;
+          });
   return files;
 }
 
