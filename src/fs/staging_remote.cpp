@@ -142,24 +142,25 @@ std::uint64_t Staging::directory_of(std::uint64_t ino) const {
 
 std::vector<Staging::SiblingFile> Staging::files_in(std::uint64_t directory) const {
   const ReadLock lock(filesystem_.mutex_);
-  std::vector<SiblingFile> files;
+  std::vector<SiblingFile> names, files;
   const Inode* inode = filesystem_.names_.find(directory);
   if (inode == nullptr || !inode->is_directory()) {
     return files;
   }
-  files.reserve(inode->directory->size());
+  names.reserve(inode->directory->size());
   inode->directory->for_each_before(
-      Directory::most_cookie,
-      [&](const std::string& name, const Directory::Entry& entry)
-          EFS_REQUIRES_SHARED(filesystem_.mutex_) {
-            const Inode* file = filesystem_.names_.find(entry.ino);
-            if (file != nullptr && file->is_regular()) {
-              files.push_back({.name = name,
-                               .ino = entry.ino,
-                               .size = file->is_remote() ? file->extra->remote->version.size : 0});
-            }
-            return true;
-          });
+      Directory::most_cookie, [&names](const std::string& name, const Directory::Entry& entry) {
+        names.push_back({.name = name, .ino = entry.ino});
+        return true;
+      });
+  files.reserve(names.size());
+  for (auto& name : names) {
+    const Inode* file = filesystem_.names_.find(name.ino);
+    if (file != nullptr && file->is_regular()) {
+      name.size = file->is_remote() ? file->extra->remote->version.size : 0;
+      files.push_back(std::move(name));
+    }
+  }
   return files;
 }
 
