@@ -50,7 +50,7 @@ std::vector<Record> examples() {
       LostWrites{7, 1},
       MakeRemote{node, {6, 7, 8, 9, 10}, "b/name", 1, -3, 1, 11},
       Fetched{7},
-      NewVersion{7, {6, 7, 8, 9, 10}, 11, FileTime{12}}};
+      NewVersion{7, {6, 7, 8, 9, 10}, 11, 12}};
 }
 
 std::vector<std::byte> bytes_of(const Record& record) {
