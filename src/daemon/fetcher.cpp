@@ -224,7 +224,7 @@ bool Fetcher::begin_turn() {
   turn_ = is_begun ? Turn::held : Turn::none;
   turn_until_ = std::chrono::steady_clock::now() + longest_turn;
   changed_.notify_all();
-  return is_begun;
+  return is_begun || !serves_;  // the caller looks at serves_ again, and does not wait
 }
 
 bool Fetcher::end_turn() {
