@@ -66,28 +66,28 @@ TEST_CASE("fetch asks for files that are remote, counts the others, and knows al
           "[daemon][control]") {
   ControlScene it;
   it.running();
-  it.buffer.buffer->write("d/a", "1");
+  it.buffer.buffer->write("a", "1");
   const auto file = it.buffer.buffer->staging->begin_open_file();
   const fs::Origin version{.device = 1, .inode = 7, .size = 10};
   REQUIRE(efs::test::publish_file(*it.buffer.buffer->staging, *it.buffer.buffer->backend,
                                   {.ino = file->ino,
-                                   .path = "d/b",
+                                   .path = "b",
                                    .attributes = {.mode = 0600},
                                    .origin = version,
-                                   .remote = fs::Remote{.version = version, .source = "d/b"}}));
-  const Json fetch = it.ask({{"verb", "fetch"}, {"paths", {"d", "/mnt/d/b"}}});
+                                   .remote = fs::Remote{.version = version, .source = "b"}}));
+  const Json fetch = it.ask({{"verb", "fetch"}, {"paths", {"*", "/mnt/b"}}});
   CHECK(it.outcome_of(fetch)["files"] == 1);
   CHECK((it.fetches.asked == 1 && it.fetches.already == 1));
   CHECK(it.ask({{"verb", "status"}})["tasks"][0]["kind"] == "fetch");
   const auto fetching_in_ls = [&] {
     it.lines.clear();
-    (void)it.ask({{"verb", "ls"}, {"paths", {"d/b"}}});
+    (void)it.ask({{"verb", "ls"}, {"paths", {"b"}}});
     return it.lines.at(0)["items"][0].contains("fetching");
   };
   CHECK_FALSE(fetching_in_ls());
   it.fetches.fetching = true;
   CHECK(fetching_in_ls());
-  CHECK(it.ask({{"verb", "explain"}, {"path", "d/b"}})["fetching"] == true);
+  CHECK(it.ask({{"verb", "explain"}, {"path", "b"}})["fetching"] == true);
   CHECK(it.ask({{"verb", "fetch"}, {"paths", {"none"}}})["code"] == ENOENT);
   CHECK(it.ask({{"verb", "fetch"}, {"paths", {"/elsewhere"}}})["exit"] == 2);
   CHECK(it.ask({{"verb", "status"}})["tasks"].size() == 1);

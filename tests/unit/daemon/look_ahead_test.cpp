@@ -100,11 +100,18 @@ TEST_CASE("programs that take turns stay in one window", "[fetch]") {
   const FakeOrder names(50);
   LookAhead ahead;
   (void)ahead.opened(101, ample, names);
-  (void)ahead.opened(102, ample, names);
+  std::size_t fetched = ahead.opened(102, ample, names).fetch.size();
   for (const std::uint64_t ino : {104, 103, 106, 105, 107}) {
-    CHECK(ahead.opened(ino, ample, names).forget.empty());
+    const auto next = ahead.opened(ino, ample, names);
+    CHECK(next.forget.empty());
+    fetched += next.fetch.size();
   }
-  CHECK_FALSE(ahead.opened(108, ample, names).fetch.empty());
+  for (std::uint64_t ino = 108; ino <= 150; ++ino) {
+    const auto next = ahead.opened(ino, ample, names);
+    CHECK(next.forget.empty());
+    fetched += next.fetch.size();
+  }
+  CHECK(fetched == 48);
 }
 
 TEST_CASE("files that are here are passed over, and a full buffer gets nothing ahead", "[fetch]") {
