@@ -56,6 +56,9 @@ bool DrainCandidates::is_due(const fs::WalkItem& item) const {
 }
 
 void DrainCandidates::look(Time now, const fs::IsOver& is_over) {
+  if (sends_some_ && !std::exchange(has_looked_, true)) {
+    kept_.count_dropped(staging_.dropped());
+  }
   look_below("", now, std::nullopt, is_over);
 }
 
@@ -185,7 +188,9 @@ KeptVersions::FileState DrainCandidates::state_of(const std::string& path, std::
   }
   if (stage::is_dirty(*item)) {
     const auto writers = staging_.writers(ino);
-    return !writers || writers->open > 0 ? FileState::written : FileState::changed;
+    return !writers || writers->open > 0                     ? FileState::written
+           : sends_some_ && staging_.is_only_here(path, ino) ? FileState::only_here
+                                                             : FileState::changed;
   }
   const bool is_elsewhere = refused_.contains(path) || beside_.contains(path);
   return item->saved && !is_elsewhere ? FileState::home : FileState::changed;
@@ -268,7 +273,7 @@ void DrainCandidates::add(std::uint64_t ino, DrainBatch& batch, Time now) {
       at = names_.erase(at);
       continue;
     }
-    if (is_due(*item) && !beside_.contains(item->path)) {
+    if (is_due(*item) && !beside_.contains(item->path) && goes(*item)) {
       due.push_back(std::move(*item));
     }
     ++at;
@@ -283,6 +288,12 @@ void DrainCandidates::add(std::uint64_t ino, DrainBatch& batch, Time now) {
   for (auto& item : due) {
     batch.files.emplace(std::move(item.path), ino);
   }
+}
+
+// A file that a user has exported meanwhile goes again: results-dir must not keep the older state.
+bool DrainCandidates::goes(const fs::WalkItem& item) {
+  return kept_.goes(item.path, look_at_versions()) ||
+         (S_ISREG(item.attributes.st_mode) && !staging_.is_only_here(item.path, item.ino));
 }
 
 bool DrainCandidates::is_written(std::uint64_t ino) {
@@ -389,6 +400,9 @@ DrainOutcome DrainCandidates::settle(const DrainBatch& batch, const stage::Recei
   for (const auto& [path, ino] : batch.files) {
     const Fate fate = fates.try_emplace(ino, without_entry(path, ino)).first->second;
     settle_file(ino, fate, now);
+    if (fate == Fate::home) {
+      kept_.went_home(path);
+    }
     failed += fate == Fate::failed ? 1U : 0U;
   }
   kept_.look_again();

@@ -50,7 +50,10 @@ class DrainCandidates {
   using Time = DrainSchedule::Time;
 
   DrainCandidates(const config::JobConfig& config, fs::Filesystem& filesystem)
-      : config_(config), staging_(filesystem), kept_(config) {}
+      : config_(config),
+        sends_some_(config::sends_some_versions(config)),
+        staging_(filesystem),
+        kept_(config) {}
 
   /// Looks at all names for files that rules cover. Gives up when `is_over` is true.
   void look(Time now, const fs::IsOver& is_over = {});
@@ -110,6 +113,8 @@ class DrainCandidates {
   /// Adds the names of a file to the batch if it is due and no program can write to it.
   void add(std::uint64_t ino, DrainBatch& batch, Time now);
   bool is_written(std::uint64_t ino);
+  /// False if a rule with `to-pfs` does not send it.
+  bool goes(const fs::WalkItem& item);
   /// True if no name of the file that rules cover has to go.
   bool is_home(std::uint64_t ino);
   /// True if the name still leads to this file, and the file is not home.
@@ -127,6 +132,8 @@ class DrainCandidates {
   KeptVersions::Look look_at_versions();
 
   const config::JobConfig& config_;
+  const bool sends_some_;
+  bool has_looked_ = false;
   fs::Staging staging_;
   std::unordered_multimap<std::uint64_t, Known> names_;  // by inode; some are out of date
   std::size_t forget_at_ = 1024;                         // size of names_ for forget_removed()

@@ -154,7 +154,9 @@ stage::Dropped TransferService::drop(const std::vector<stage::OldVersion>& versi
                                       .options = how,
                                       .progress = progress},
                                      {version});
-    unloaded_.remember_dropped(one.entries);
+    if (!version.is_unsent) {  // fs::Staging::dropped() knows the others
+      unloaded_.remember_dropped(one.entries);
+    }
     std::ranges::move(one.entries, std::back_inserter(all.entries));
     std::ranges::move(one.stayed, std::back_inserter(all.stayed));
   }
@@ -270,6 +272,10 @@ void TransferService::add_earlier(stage::Receipt& receipt, const stage::Receipt*
   }
   unloaded_.add_to(
       receipt, [&](const std::string& path) { return staging.find(path).has_value(); }, dropped);
+  // The book has the drops of results that were sent, unless both processes have died since.
+  const bool has_lost_book =
+      its_.store.is_left() && its_.store.left_as() == image::ShutdownState::in_use;
+  stage::add_dropped(receipt, staging.dropped(), has_lost_book);
 }
 
 void TransferService::add_status(replies::Status& status) {
