@@ -59,7 +59,7 @@ struct Drainer::Run {
       for (const auto& [path, ino] : batch.files) {
         paths.push_back(path);
       }
-      stage::Receipt done = transfers.drain(std::move(paths), of_task);
+      stage::Receipt done = transfers.drain(std::move(paths), batch.sets, of_task);
       const MutexLock lock(mutex);
       receipt = std::move(done);
     }

@@ -135,9 +135,11 @@ replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& w
   return outcome_of(receipt, progress.cancel);  // as it is after the unload
 }
 
-stage::Receipt TransferService::drain(std::vector<std::string> paths, stage::Progress& progress) {
-  return unload_by({.names = std::move(paths), .results_only = true, .are_paths = true}, progress,
-                   {});
+stage::Receipt TransferService::drain(std::vector<std::string> paths, std::vector<std::string> sets,
+                                      stage::Progress& progress) {
+  return unload_by(
+      {.names = std::move(paths), .results_only = true, .are_paths = true, .sets = std::move(sets)},
+      progress, {});
 }
 
 // Version by version: if the worker dies, the book lacks the drops of one at most.

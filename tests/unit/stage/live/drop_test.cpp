@@ -498,7 +498,7 @@ TEST_CASE("a version that was never sent is dropped, and told", "[drain][keep]")
   CHECK(it.back({.names = names}).totals.staged_out == 1);
   CHECK_FALSE(it.buffer.staging->is_only_here("v1", it.buffer.ino("v1")));
   CHECK(it.unsent() == EMLINK);  // results-dir has it
-  REQUIRE(it.buffer.filesystem->unlink({}, fs::root_ino, "v1", 0));
+  REQUIRE(it.buffer.filesystem->unlink({}, fs::root_ino, "v1"));
   CHECK(it.buffer.staging->dropped().empty());
 }
 
