@@ -22,11 +22,11 @@ struct SetScene : test::LiveScene {
     const auto deep = files.make_node({}, set, "deep", S_IFDIR | 0700, 0)->ino;
     const auto deeper = files.make_node({}, deep, "d", S_IFDIR | 0755, 0)->ino;
     place("a", set), place("b", set), place("c", deep), place("e", deeper);
-    REQUIRE(files.symlink({}, set, "l", "a"));
+    REQUIRE(files.make_symlink({}, set, "l", "a"));
     buffer.write("other", "other");
   }
 
-  void place(const std::string& name, std::uint64_t directory) const {
+  void place(const std::string& name, std::uint64_t directory) {
     buffer.write(name, "content of " + name);
     REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, name}, {directory, name}, 0));
   }
