@@ -245,7 +245,7 @@ void DrainCandidates::forget_removed() {
   const auto is_gone = [&](const std::string& path) {
     return !staging_.find(path);
   };
-  std::erase_if(sets_, is_gone);
+  std::erase_if(sets_, [&](const auto& set) { return is_gone(set.first); });
   std::erase_if(refused_, is_gone);
   std::erase_if(beside_, is_gone);
   forget_at_ = std::max<std::size_t>(1024, 2 * names_.size());
@@ -309,7 +309,7 @@ std::string DrainCandidates::set_of(const std::string& path) {
 
 void DrainCandidates::notice_set(const std::string& directory) {
   if (has_sets_ && is_covered(directory) && set_of(directory).empty()) {
-    sets_.insert(directory);
+    sets_.insert_or_assign(directory, SetOrigin::seen);
   }
 }
 
@@ -321,7 +321,17 @@ void DrainCandidates::find_sets() {
     const auto item = is_covered(path) ? staging_.find(path) : fail(ENOENT);
     if (item && S_ISDIR(item->attributes.st_mode) && !item->origin &&
         to_ns(item->attributes.st_ctim) > to_ns(item->attributes.st_mtim)) {
-      sets_.insert(path);
+      sets_.try_emplace(path, SetOrigin::by_times);
+    }
+  }
+}
+
+// From then on the files of a set go one by one.
+void DrainCandidates::forget_sent(const DrainBatch& batch) {
+  for (const auto& set : batch.sets) {
+    const auto first = batch.files.lower_bound(set + "/");
+    if (first != batch.files.end() && !is_still_due(first->first, first->second)) {
+      sets_.erase(set);
     }
   }
 }
@@ -343,8 +353,10 @@ DrainCandidates::SetState DrainCandidates::look_at_set(const std::string& set,
         stage::class_of(config_, item) == config::FileClass::temporary) {
       continue;
     }
-    // a part of it is home or was an input, or another rule has a part of it
-    if (!is_due(item) || item.saved || item.origin || item.attributes.st_nlink != 1) {
+    // A part of it is home or was an input, or another rule has a part of it. An export that did
+    // not end well has left a version, too: then only this process knows that the set is not home.
+    const bool may_be_home = item.saved && sets_.at(set) == SetOrigin::by_times;
+    if (!is_due(item) || may_be_home || item.origin || item.attributes.st_nlink != 1) {
       return SetState::none;
     }
     is_busy = is_busy || (S_ISREG(item.attributes.st_mode) && is_written(item.ino));
@@ -497,6 +509,7 @@ DrainOutcome DrainCandidates::settle(const DrainBatch& batch, const stage::Recei
     }
     failed += fate == Fate::failed ? 1U : 0U;
   }
+  forget_sent(batch);
   kept_.look_again();
   if (outcome.files > 0) {
     schedule_.succeeded();

@@ -121,6 +121,8 @@ class DrainCandidates {
   std::string set_of(const std::string& path);
   void notice_set(const std::string& directory);
   void find_sets();
+  void forget_sent(const DrainBatch& batch);
+  enum class SetOrigin : std::uint8_t { seen, by_times };  // in how far the rename is known
   enum class SetState : std::uint8_t { none, busy, ready };
   /// `none`: its files go one by one. Appends the files that are due.
   SetState look_at_set(const std::string& set, std::vector<fs::WalkItem>& due);
@@ -159,8 +161,9 @@ class DrainCandidates {
   // copy, so only the stop exports them again.
   std::set<std::string> beside_;
   KeptVersions kept_;
-  // directories that got their names by a rename, as paths; some are home or gone
-  std::set<std::string> sets_;
+  // directories that got their names by a rename; some are gone. Not those that are known to be
+  // home
+  std::map<std::string, SetOrigin> sets_;
   std::set<std::string> busy_sets_;  // for choose()
 };
 

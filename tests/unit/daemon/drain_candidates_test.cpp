@@ -558,6 +558,28 @@ TEST_CASE("a directory that gets its name by a rename goes as a whole", "[drain]
   CHECK(it.export_batch(2h).files == 1);
 }
 
+TEST_CASE("a set that is home goes again file by file", "[drain][sets]") {
+  DrainSetScene it;
+  it.make("tmp.1", {"x"});
+  it.name("tmp.1", "one");
+  const auto changed = [&] {
+    const auto ino = it.buffer.ino("one/x");
+    REQUIRE(it.buffer.filesystem->open({}, ino, O_WRONLY));
+    efs::test::release(*it.buffer.filesystem, ino, O_WRONLY);
+  };
+  REQUIRE(it.due(1s) == "one/x ");
+  CHECK(it.batch.sets.size() == 1);
+  CHECK(it.export_batch(1s).files == 1);
+  changed();
+  CHECK(it.due(1h) == "one/x ");
+  CHECK(it.batch.sets.empty());
+  it.candidates.look(since);
+  CHECK(it.export_batch(1h).files == 1);
+  changed();
+  CHECK(it.due(2h) == "one/x ");
+  CHECK(it.batch.sets.empty());
+}
+
 TEST_CASE("a directory that is filled under its name goes file by file", "[drain][sets]") {
   DrainSetScene it;
   it.make("made", {"x", "y"});
