@@ -308,8 +308,11 @@ std::string DrainCandidates::set_of(const std::string& path) {
 }
 
 void DrainCandidates::notice_set(const std::string& directory) {
-  if (has_sets_ && is_covered(directory) && set_of(directory).empty()) {
-    sets_.insert_or_assign(directory, SetOrigin::seen);
+  const auto item = has_sets_ && is_covered(directory) && set_of(directory).empty()
+                        ? staging_.find(directory)
+                        : fail(ENOENT);
+  if (item) {
+    sets_.insert_or_assign(directory, Set{.renamed = to_ns(item->attributes.st_ctim)});
   }
 }
 
@@ -321,7 +324,8 @@ void DrainCandidates::find_sets() {
     const auto item = is_covered(path) ? staging_.find(path) : fail(ENOENT);
     if (item && S_ISDIR(item->attributes.st_mode) && !item->origin &&
         to_ns(item->attributes.st_ctim) > to_ns(item->attributes.st_mtim)) {
-      sets_.try_emplace(path, SetOrigin::by_times);
+      sets_.try_emplace(path,
+                        Set{.renamed = to_ns(item->attributes.st_ctim), .is_known_by_times = true});
     }
   }
 }
@@ -343,8 +347,8 @@ DrainCandidates::SetState DrainCandidates::look_at_set(const std::string& set,
     return SetState::none;
   }
   // It has got or lost a name since its rename.
-  const auto& top = items->front().attributes;
-  if (to_ns(top.st_mtim) >= to_ns(top.st_ctim)) {
+  const Set& known = sets_.at(set);
+  if (to_ns(items->front().attributes.st_mtim) > known.renamed) {
     return SetState::none;
   }
   bool is_busy = false;
@@ -355,7 +359,7 @@ DrainCandidates::SetState DrainCandidates::look_at_set(const std::string& set,
     }
     // A part of it is home or was an input, or another rule has a part of it. An export that did
     // not end well has left a version, too: then only this process knows that the set is not home.
-    const bool may_be_home = item.saved && sets_.at(set) == SetOrigin::by_times;
+    const bool may_be_home = item.saved && known.is_known_by_times;
     if (!is_due(item) || may_be_home || item.origin || item.attributes.st_nlink != 1) {
       return SetState::none;
     }

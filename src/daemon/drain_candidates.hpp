@@ -122,7 +122,12 @@ class DrainCandidates {
   void notice_set(const std::string& directory);
   void find_sets();
   void forget_sent(const DrainBatch& batch);
-  enum class SetOrigin : std::uint8_t { seen, by_times };  // in how far the rename is known
+
+  struct Set {
+    Nanoseconds renamed = 0;
+    bool is_known_by_times = false;  // this process has not seen the rename
+  };
+
   enum class SetState : std::uint8_t { none, busy, ready };
   /// `none`: its files go one by one. Appends the files that are due.
   SetState look_at_set(const std::string& set, std::vector<fs::WalkItem>& due);
@@ -163,7 +168,7 @@ class DrainCandidates {
   KeptVersions kept_;
   // directories that got their names by a rename; some are gone. Not those that are known to be
   // home
-  std::map<std::string, SetOrigin> sets_;
+  std::map<std::string, Set> sets_;
   std::set<std::string> busy_sets_;  // for choose()
 };
 

@@ -133,6 +133,12 @@ Result<PfsHandle> ResultsTree::directory(const std::string& path) {
 
 Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& about_to) {
   const std::string parent_path = parent_of(item.path);
+  for (std::string above = only_hidden_.empty() ? "" : parent_path; !above.empty();
+       above = parent_of(above)) {
+    if (only_hidden_.contains(above) && !is_hidden(above)) {
+      return fail(EEXIST, "the directory above cannot be hidden");
+    }
+  }
   auto parent = directory(parent_path);
   if (!parent) {
     return with_context(parent.error(), "opening its parent directory");

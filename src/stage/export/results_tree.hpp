@@ -82,7 +82,8 @@ class ResultsTree {
   /// another one. New directories in them are not hidden by themselves. `tag`: of partial_name().
   void hide(std::unordered_set<std::string> paths, std::string tag);
 
-  /// Makes make() fail for those of these directories that do not exist and cannot be hidden.
+  /// Makes make() fail for those of these directories that do not exist and cannot be hidden, and
+  /// in those that are not hidden.
   void make_only_hidden(const std::vector<std::string>& paths);
 
   bool is_hidden(const std::string& path) const { return hidden_.contains(path); }
