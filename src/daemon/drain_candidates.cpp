@@ -340,6 +340,13 @@ void DrainCandidates::forget_sent(const DrainBatch& batch) {
   }
 }
 
+// False if the file is home or was an input, or if another rule has it. An export that did not end
+// well has left a version, too: then only this process knows that the set is not home.
+bool DrainCandidates::may_be_part(const fs::WalkItem& item, const Set& set) const {
+  const bool may_be_home = item.saved && set.is_known_by_times;
+  return is_due(item) && !may_be_home && !item.origin && item.attributes.st_nlink == 1;
+}
+
 DrainCandidates::SetState DrainCandidates::look_at_set(const std::string& set,
                                                        std::vector<fs::WalkItem>& due) {
   auto items = staging_.walk(set);
@@ -357,10 +364,7 @@ DrainCandidates::SetState DrainCandidates::look_at_set(const std::string& set,
         stage::class_of(config_, item) == config::FileClass::temporary) {
       continue;
     }
-    // A part of it is home or was an input, or another rule has a part of it. An export that did
-    // not end well has left a version, too: then only this process knows that the set is not home.
-    const bool may_be_home = item.saved && known.is_known_by_times;
-    if (!is_due(item) || may_be_home || item.origin || item.attributes.st_nlink != 1) {
+    if (!may_be_part(item, known)) {
       return SetState::none;
     }
     is_busy = is_busy || (S_ISREG(item.attributes.st_mode) && is_written(item.ino));

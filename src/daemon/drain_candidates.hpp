@@ -128,6 +128,7 @@ class DrainCandidates {
     bool is_known_by_times = false;  // this process has not seen the rename
   };
 
+  bool may_be_part(const fs::WalkItem& item, const Set& set) const;
   enum class SetState : std::uint8_t { none, busy, ready };
   /// `none`: its files go one by one. Appends the files that are due.
   SetState look_at_set(const std::string& set, std::vector<fs::WalkItem>& due);
