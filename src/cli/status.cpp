@@ -413,6 +413,10 @@ void print_drain(std::ostream& out, const replies::Drain& drain) {
     out << "           " << drain.dropped << " files of old versions dropped ("
         << format_bytes(drain.dropped_bytes) << ")\n";
   }
+  if (drain.unsent > 0) {
+    out << "           " << drain.unsent << " files of old versions dropped that were never sent ("
+        << format_bytes(drain.unsent_bytes) << ")\n";
+  }
   if (drain.last_error) {
     out << "           last error: " << printable(*drain.last_error) << "\n";
   }

@@ -293,6 +293,11 @@ bool keeps_versions(const JobConfig& config) {
   return std::ranges::any_of(config.outputs, [](const OutputRule& rule) { return rule.keep != 0; });
 }
 
+bool sends_some_versions(const JobConfig& config) {
+  return std::ranges::any_of(config.outputs,
+                             [](const OutputRule& rule) { return rule.send_one_in > 1; });
+}
+
 FileClass classify(const JobConfig& config, std::string_view path, bool staged_in) {
   return decide(config, path, staged_in).file_class;
 }

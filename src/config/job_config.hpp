@@ -117,6 +117,8 @@ struct OutputRule {
   std::optional<std::chrono::seconds> drain = {};
   // with `drain`: so many of the newest versions stay in the buffer, see VersionName; 0: all
   unsigned keep = 0;
+  // with `keep`: the first version and then one in so many go to results-dir while the job runs
+  unsigned send_one_in = 1;
 };
 
 /// A version by a rule with `keep`: the part of a path up to the component that has the rule's last
@@ -266,6 +268,8 @@ bool drains_results(const JobConfig& config);
 std::optional<VersionName> version_name(const JobConfig& config, std::string_view path);
 /// Returns whether any rule has `keep`.
 bool keeps_versions(const JobConfig& config);
+/// Returns whether any rule sends only some versions (OutputRule::send_one_in).
+bool sends_some_versions(const JobConfig& config);
 
 /// Returns the leading part of a pattern, up to the component with its last wildcard; "": there is
 /// none.

@@ -236,7 +236,7 @@ constexpr std::array<KeyOf<R>, 13> resources_table{{
 }};
 
 using O = OutputRule;
-constexpr std::array<KeyOf<O>, 7> outputs_table{{
+constexpr std::array<KeyOf<O>, 8> outputs_table{{
     {{"path", a_place, "", "file, directory or pattern below mount-dir",
       mandatory | read_elsewhere}},
     {{"as", a_place, "", "what it is called in results-dir", read_elsewhere}},
@@ -248,6 +248,8 @@ constexpr std::array<KeyOf<O>, 7> outputs_table{{
       read_elsewhere}},
     {{"keep", a_number(1, 1'000'000), "all", "so many of the newest versions stay in the buffer"},
      in<&O::keep>()},
+    {{"to-pfs", a_text, "", "which versions go home while the job runs, as in 1 in 10",
+      read_elsewhere}},
 }};
 
 constexpr std::array<KeyOf<Site>, 7> site_table{{

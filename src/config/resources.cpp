@@ -2,6 +2,8 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <charconv>
+#include <sstream>
 
 #include "base/text.hpp"
 #include "config/paths.hpp"
@@ -262,6 +264,29 @@ void check_keep(const Section& section, const OutputRule& rule, ProblemList& pro
   }
 }
 
+// Reads which versions go home while the job runs: "1 in N".
+void read_to_pfs(const Section& section, OutputRule& rule, ProblemList& problems) {
+  constexpr unsigned most = 1'000'000;
+  const auto* value = section.find("to-pfs");
+  if (value == nullptr) {
+    return;
+  }
+  std::istringstream words(value->text);
+  std::string one, in, number, more;
+  words >> one >> in >> number >> more;
+  const char* const end = number.data() + number.size();
+  const auto [stop, error] = std::from_chars(number.data(), end, rule.send_one_in);
+  if (one != "1" || in != "in" || !more.empty() || error != std::errc() || stop != end ||
+      rule.send_one_in == 0 || rule.send_one_in > most) {
+    rule.send_one_in = 1;
+    problems.add(value->mark, "'to-pfs' is " + in_quotes(value->text),
+                 "say 1 in N, with N from 1 to 1000000, as in 1 in 10");
+  } else if (section.find("keep") == nullptr && !section.bad.contains("keep")) {
+    problems.add(value->mark, "'to-pfs' goes with 'drain' and 'keep' only",
+                 "add drain: on-close and keep: 2; to-pfs says which of these versions go home");
+  }
+}
+
 }  // namespace
 
 std::string read_backend_id(const Section& section, std::string_view key,
@@ -345,6 +370,7 @@ void read_outputs(const std::vector<Section>& sections, JobConfig& config, Probl
     }
     read_drain(section, rule, problems);
     check_keep(section, rule, problems);
+    read_to_pfs(section, rule, problems);
     config.outputs.push_back(std::move(rule));
   }
 }

@@ -263,6 +263,8 @@ void fields_of(Is<Drain> auto& it, auto&& see) {
   see("last_error", it.last_error);
   see("dropped", it.dropped);
   see("dropped_bytes", it.dropped_bytes);
+  see("unsent", it.unsent);
+  see("unsent_bytes", it.unsent_bytes);
 }
 
 void fields_of(Is<Fetch> auto& it, auto&& see) {

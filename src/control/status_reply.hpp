@@ -164,6 +164,8 @@ struct Drain {
   std::optional<std::string> last_error;         // while the last attempt failed
   // files that were dropped from the buffer by `keep`, and their bytes
   std::uint64_t dropped = 0, dropped_bytes = 0;
+  // the same of files that never went home (`to-pfs`)
+  std::uint64_t unsent = 0, unsent_bytes = 0;
 
   bool operator==(const Drain&) const = default;
 };

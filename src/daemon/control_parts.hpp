@@ -87,7 +87,9 @@ class DrainTransfers {
   DrainTransfers(const DrainTransfers&) = delete;
   DrainTransfers& operator=(const DrainTransfers&) = delete;
 
-  virtual stage::Receipt drain(std::vector<std::string> paths, stage::Progress& progress) = 0;
+  /// `sets`: directories that go whole or not at all, see stage::UnloadRequest.
+  virtual stage::Receipt drain(std::vector<std::string> paths, std::vector<std::string> sets,
+                               stage::Progress& progress) = 0;
   /// Drops these versions from the buffer, see stage::drop().
   virtual stage::Dropped drop(const std::vector<stage::OldVersion>& versions,
                               stage::Progress& progress) = 0;

@@ -56,6 +56,10 @@ bool DrainCandidates::is_due(const fs::WalkItem& item) const {
 }
 
 void DrainCandidates::look(Time now, const fs::IsOver& is_over) {
+  if (sends_some_ && !std::exchange(has_looked_, true)) {
+    kept_.count_dropped(staging_.dropped());
+  }
+  find_sets();
   look_below("", now, std::nullopt, is_over);
 }
 
@@ -120,6 +124,7 @@ void DrainCandidates::absorb_one(const Change& change, Time now, const fs::IsOve
     return;  // the directory is gone
   }
   if (change.kind == Change::Kind::moved) {
+    notice_set(*path);
     return look_below(*path, now, change.at, is_over);
   }
   if (!is_covered(*path)) {
@@ -185,7 +190,9 @@ KeptVersions::FileState DrainCandidates::state_of(const std::string& path, std::
   }
   if (stage::is_dirty(*item)) {
     const auto writers = staging_.writers(ino);
-    return !writers || writers->open > 0 ? FileState::written : FileState::changed;
+    return !writers || writers->open > 0                     ? FileState::written
+           : sends_some_ && staging_.is_only_here(path, ino) ? FileState::only_here
+                                                             : FileState::changed;
   }
   const bool is_elsewhere = refused_.contains(path) || beside_.contains(path);
   return item->saved && !is_elsewhere ? FileState::home : FileState::changed;
@@ -238,6 +245,7 @@ void DrainCandidates::forget_removed() {
   const auto is_gone = [&](const std::string& path) {
     return !staging_.find(path);
   };
+  std::erase_if(sets_, [&](const auto& set) { return is_gone(set.first); });
   std::erase_if(refused_, is_gone);
   std::erase_if(beside_, is_gone);
   forget_at_ = std::max<std::size_t>(1024, 2 * names_.size());
@@ -245,6 +253,7 @@ void DrainCandidates::forget_removed() {
 
 DrainBatch DrainCandidates::choose(Time now) {
   DrainBatch batch;
+  busy_sets_.clear();
   for (std::size_t looks = 0; looks < looks_at_a_time && !batch.is_full(); ++looks) {
     const auto ino = schedule_.take(now);
     if (!ino) {
@@ -268,7 +277,10 @@ void DrainCandidates::add(std::uint64_t ino, DrainBatch& batch, Time now) {
       at = names_.erase(at);
       continue;
     }
-    if (is_due(*item) && !beside_.contains(item->path)) {
+    if (is_due(*item) && !beside_.contains(item->path) && goes(*item)) {
+      if (add_set(ino, item->path, batch, now)) {
+        return;
+      }
       due.push_back(std::move(*item));
     }
     ++at;
@@ -283,6 +295,117 @@ void DrainCandidates::add(std::uint64_t ino, DrainBatch& batch, Time now) {
   for (auto& item : due) {
     batch.files.emplace(std::move(item.path), ino);
   }
+}
+
+std::string DrainCandidates::set_of(const std::string& path) {
+  for (auto slash = path.find('/'); !sets_.empty() && slash != path.npos;
+       slash = path.find('/', slash + 1)) {
+    if (auto above = path.substr(0, slash); sets_.contains(above)) {
+      return above;
+    }
+  }
+  return {};
+}
+
+void DrainCandidates::notice_set(const std::string& directory) {
+  const auto item = has_sets_ && is_covered(directory) && set_of(directory).empty()
+                        ? staging_.find(directory)
+                        : fail(ENOENT);
+  if (item) {
+    sets_.insert_or_assign(directory, Set{.renamed = to_ns(item->attributes.st_ctim)});
+  }
+}
+
+// A rename is the last change of a directory that was filled before.
+void DrainCandidates::find_sets() {
+  for (const auto& path : has_sets_&& config::drains_results(config_)
+                              ? staging_.names()
+                              : std::vector<std::string>()) {
+    const auto item = is_covered(path) ? staging_.find(path) : fail(ENOENT);
+    if (item && S_ISDIR(item->attributes.st_mode) && !item->origin &&
+        to_ns(item->attributes.st_ctim) > to_ns(item->attributes.st_mtim)) {
+      sets_.try_emplace(path,
+                        Set{.renamed = to_ns(item->attributes.st_ctim), .is_known_by_times = true});
+    }
+  }
+}
+
+// From then on the files of a set go one by one.
+void DrainCandidates::forget_sent(const DrainBatch& batch) {
+  for (const auto& set : batch.sets) {
+    const auto first = batch.files.lower_bound(set + "/");
+    if (first != batch.files.end() && !is_still_due(first->first, first->second)) {
+      sets_.erase(set);
+    }
+  }
+}
+
+// False if the file is home or was an input, or if another rule has it. An export that did not end
+// well has left a version, too: then only this process knows that the set is not home.
+bool DrainCandidates::may_be_part(const fs::WalkItem& item, const Set& set) const {
+  const bool may_be_home = item.saved && set.is_known_by_times;
+  return is_due(item) && !may_be_home && !item.origin && item.attributes.st_nlink == 1;
+}
+
+DrainCandidates::SetState DrainCandidates::look_at_set(const std::string& set,
+                                                       std::vector<fs::WalkItem>& due) {
+  auto items = staging_.walk(set);
+  if (!items || items->empty() || items->size() > DrainBatch::most_files_of_set) {
+    return SetState::none;
+  }
+  // It has got or lost a name since its rename.
+  const Set& known = sets_.at(set);
+  if (to_ns(items->front().attributes.st_mtim) > known.renamed) {
+    return SetState::none;
+  }
+  bool is_busy = false;
+  for (auto& item : *items) {
+    if (S_ISDIR(item.attributes.st_mode) ||
+        stage::class_of(config_, item) == config::FileClass::temporary) {
+      continue;
+    }
+    if (!may_be_part(item, known)) {
+      return SetState::none;
+    }
+    is_busy = is_busy || (S_ISREG(item.attributes.st_mode) && is_written(item.ino));
+    due.push_back(std::move(item));
+  }
+  return is_busy ? SetState::busy : SetState::ready;
+}
+
+bool DrainCandidates::add_set(std::uint64_t ino, const std::string& path, DrainBatch& batch,
+                              Time now) {
+  const std::string set = set_of(path);
+  if (set.empty()) {
+    return false;
+  }
+  if (std::ranges::find(batch.sets, set) != batch.sets.end()) {
+    batch.files.emplace(path, ino);
+    return true;
+  }
+  std::vector<fs::WalkItem> due;
+  const SetState state = busy_sets_.contains(set) ? SetState::busy : look_at_set(set, due);
+  if (state == SetState::none) {
+    sets_.erase(set);
+    return false;
+  }
+  if (state == SetState::busy) {
+    busy_sets_.insert(set);
+    schedule_.again(ino, now, DrainSchedule::longest_wait_for_programs);
+    return true;
+  }
+  batch.sets.push_back(set);
+  for (auto& item : due) {
+    batch.bytes += stage::data_of(item.attributes);
+    batch.files.emplace(std::move(item.path), item.ino);
+  }
+  return true;
+}
+
+// A file that a user has exported meanwhile goes again: results-dir must not keep the older state.
+bool DrainCandidates::goes(const fs::WalkItem& item) {
+  return kept_.goes(item.path, look_at_versions()) ||
+         (S_ISREG(item.attributes.st_mode) && !staging_.is_only_here(item.path, item.ino));
 }
 
 bool DrainCandidates::is_written(std::uint64_t ino) {
@@ -389,8 +512,12 @@ DrainOutcome DrainCandidates::settle(const DrainBatch& batch, const stage::Recei
   for (const auto& [path, ino] : batch.files) {
     const Fate fate = fates.try_emplace(ino, without_entry(path, ino)).first->second;
     settle_file(ino, fate, now);
+    if (fate == Fate::home) {
+      kept_.went_home(path);
+    }
     failed += fate == Fate::failed ? 1U : 0U;
   }
+  forget_sent(batch);
   kept_.look_again();
   if (outcome.files > 0) {
     schedule_.succeeded();

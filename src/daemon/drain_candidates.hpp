@@ -22,6 +22,7 @@
 #include "fs/filesystem.hpp"
 #include "fs/staging.hpp"
 #include "stage/export/receipt.hpp"
+#include "stage/versions/placed_names.hpp"
 
 namespace efs::daemon {
 
@@ -29,8 +30,11 @@ namespace efs::daemon {
 struct DrainBatch {
   static constexpr std::size_t most_files = 512;
   static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30U;
+  /// A directory with more files goes file by file.
+  static constexpr std::size_t most_files_of_set = 16384;
 
   std::map<std::string, std::uint64_t> files;  // name in the buffer -> inode
+  std::vector<std::string> sets;               // directories that go whole or not at all
   std::uint64_t bytes = 0;
 
   bool is_full() const { return files.size() >= most_files || bytes >= most_bytes; }
@@ -50,7 +54,11 @@ class DrainCandidates {
   using Time = DrainSchedule::Time;
 
   DrainCandidates(const config::JobConfig& config, fs::Filesystem& filesystem)
-      : config_(config), staging_(filesystem), kept_(config) {}
+      : config_(config),
+        sends_some_(config::sends_some_versions(config)),
+        has_sets_(!stage::may_meet_others(config)),
+        staging_(filesystem),
+        kept_(config) {}
 
   /// Looks at all names for files that rules cover. Gives up when `is_over` is true.
   void look(Time now, const fs::IsOver& is_over = {});
@@ -109,7 +117,26 @@ class DrainCandidates {
   void forget_removed();
   /// Adds the names of a file to the batch if it is due and no program can write to it.
   void add(std::uint64_t ino, DrainBatch& batch, Time now);
+  /// The directory above that goes whole or not at all; "": none.
+  std::string set_of(const std::string& path);
+  void notice_set(const std::string& directory);
+  void find_sets();
+  void forget_sent(const DrainBatch& batch);
+
+  struct Set {
+    Nanoseconds renamed = 0;
+    bool is_known_by_times = false;  // this process has not seen the rename
+  };
+
+  bool may_be_part(const fs::WalkItem& item, const Set& set) const;
+  enum class SetState : std::uint8_t { none, busy, ready };
+  /// `none`: its files go one by one. Appends the files that are due.
+  SetState look_at_set(const std::string& set, std::vector<fs::WalkItem>& due);
+  /// Adds the set of the file. False: it has none.
+  bool add_set(std::uint64_t ino, const std::string& path, DrainBatch& batch, Time now);
   bool is_written(std::uint64_t ino);
+  /// False if a rule with `to-pfs` does not send it.
+  bool goes(const fs::WalkItem& item);
   /// True if no name of the file that rules cover has to go.
   bool is_home(std::uint64_t ino);
   /// True if the name still leads to this file, and the file is not home.
@@ -127,6 +154,9 @@ class DrainCandidates {
   KeptVersions::Look look_at_versions();
 
   const config::JobConfig& config_;
+  const bool sends_some_;
+  const bool has_sets_;  // results-dir permits to hide directories
+  bool has_looked_ = false;
   fs::Staging staging_;
   std::unordered_multimap<std::uint64_t, Known> names_;  // by inode; some are out of date
   std::size_t forget_at_ = 1024;                         // size of names_ for forget_removed()
@@ -137,6 +167,10 @@ class DrainCandidates {
   // copy, so only the stop exports them again.
   std::set<std::string> beside_;
   KeptVersions kept_;
+  // directories that got their names by a rename; some are gone. Not those that are known to be
+  // home
+  std::map<std::string, Set> sets_;
+  std::set<std::string> busy_sets_;  // for choose()
 };
 
 }  // namespace efs::daemon

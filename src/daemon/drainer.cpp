@@ -59,7 +59,7 @@ struct Drainer::Run {
       for (const auto& [path, ino] : batch.files) {
         paths.push_back(path);
       }
-      stage::Receipt done = transfers.drain(std::move(paths), of_task);
+      stage::Receipt done = transfers.drain(std::move(paths), batch.sets, of_task);
       const MutexLock lock(mutex);
       receipt = std::move(done);
     }
@@ -230,18 +230,32 @@ void Drainer::end_drop(DrainCandidates& candidates, Run& run, Time now) {
     const MutexLock lock(run.mutex);
     dropped = std::move(run.dropped);
   }
-  if (dropped && !dropped->entries.empty()) {
-    std::uint64_t bytes = 0;
-    for (const auto& entry : dropped->entries) {
-      bytes += entry.bytes;
-    }
-    figures_.dropped += dropped->entries.size();
-    figures_.dropped_bytes += bytes;
-    log::info("event=dropped files={} bytes={} reason=\"keep\"", dropped->entries.size(), bytes);
+  if (dropped) {
+    tell_dropped(*dropped);
   }
   for (const auto& stayed : candidates.settle_old(run.old, dropped ? &*dropped : nullptr, now)) {
     log::warn("event=version_stays version=\"{}\" file=\"{}\" reason=\"{}\"",
               printable(stayed.version), printable(stayed.file), printable(describe(stayed.why)));
+  }
+}
+
+void Drainer::tell_dropped(const stage::Dropped& dropped) {
+  std::uint64_t files = 0, bytes = 0, unsent = 0, unsent_bytes = 0;
+  for (const auto& entry : dropped.entries) {
+    const bool is_home = entry.action == stage::Action::kept;
+    ++(is_home ? files : unsent);
+    (is_home ? bytes : unsent_bytes) += entry.bytes;
+  }
+  figures_.dropped += files;
+  figures_.dropped_bytes += bytes;
+  figures_.unsent += unsent;
+  figures_.unsent_bytes += unsent_bytes;
+  if (files > 0) {
+    log::info("event=dropped files={} bytes={} reason=\"keep\"", files, bytes);
+  }
+  if (unsent > 0) {
+    log::info("event=dropped_unsent files={} bytes={} reason=\"to-pfs: never sent\"", unsent,
+              unsent_bytes);
   }
 }
 
@@ -309,6 +323,8 @@ void Drainer::add_status(control::replies::Status& status) {
   drain.due = due_;
   drain.dropped = figures_.dropped;
   drain.dropped_bytes = figures_.dropped_bytes;
+  drain.unsent = figures_.unsent;
+  drain.unsent_bytes = figures_.unsent_bytes;
   const MutexLock lock(mutex_);
   if (!error_.empty()) {
     drain.last_error = error_;

@@ -59,6 +59,7 @@ class Drainer final : public StatusSource {
   void begin_run(DrainCandidates& candidates, Time now);
   void end_run(DrainCandidates& candidates, Time now);
   void tell(const DrainOutcome& outcome);
+  void tell_dropped(const stage::Dropped& dropped);
   void end_drop(DrainCandidates& candidates, Run& run, Time now);
   /// Tells once if the export has made no progress for long.
   void look_at_run(Time now);

@@ -224,6 +224,11 @@ Result<config::JobConfig> parse_job(const config::ReadFiles& read, const Argumen
     if (config->of_batch_job) {
       (void)std::sscanf(a.node.c_str(), "%u/%u", &config->node, &config->nodes);
     }
+    if (config->nodes > 1 && config::sends_some_versions(*config)) {
+      return fail(EINVAL, a.job_file +
+                              ": 'to-pfs' does not go with a job on several nodes: each node would "
+                              "choose other versions. Leave it out: all versions go home");
+    }
     return *config;
   }
   std::string text;

@@ -31,6 +31,7 @@ struct KeptDrained {
   std::atomic<std::uint64_t> files{0}, bytes{0};
   std::atomic<std::uint64_t> failures{0};                   // exports that failed
   std::atomic<std::uint64_t> dropped{0}, dropped_bytes{0};  // from the buffer, by `keep`
+  std::atomic<std::uint64_t> unsent{0}, unsent_bytes{0};    // and never sent: `to-pfs`
 };
 
 /// Contents that were fetched while the job ran, in all workers.

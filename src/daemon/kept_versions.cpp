@@ -2,6 +2,7 @@
 #include "daemon/kept_versions.hpp"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -14,16 +15,35 @@ std::string path_in(const std::string& directory, const std::string& name) {
 
 }  // namespace
 
+Nanoseconds KeptVersions::Version::closed() const {
+  Nanoseconds last = 0;
+  for (const auto& [path, file] : files) {
+    last = std::max(last, file.closed);
+  }
+  return last;
+}
+
+void KeptVersions::Versions::undo(Version& version) {
+  if (version.choice == Choice::goes && !version.was_sent && sent > 0) {
+    --sent;  // the next version goes in its place
+  }
+  version.choice = Choice::none;
+}
+
 void KeptVersions::named(const std::string& path, std::uint64_t ino, Nanoseconds closed) {
   const auto name = config::version_name(config_, path);
   if (!name) {
     return;
   }
-  Version& version = series_[Series{.rule = name->rule, .directory = name->directory}][name->name];
+  Versions& versions = series_[Series{.rule = name->rule, .directory = name->directory}];
+  Version& version = versions.by_name[name->name];
   File& file = version.files[path];
   if (file.ino != ino) {  // a version that is made anew need not stay for its former reason
     version.tries = 0;
     version.due = {};
+    if (version.files.size() == 1) {
+      versions.undo(version);
+    }
   }
   file = {.ino = ino, .closed = closed};
   is_due_ = true;
@@ -54,22 +74,87 @@ std::optional<Nanoseconds> KeptVersions::closed_at(const std::string& path, std:
              : std::optional(file->second.closed);
 }
 
-KeptVersions::Version* KeptVersions::find(const std::string& path) {
+KeptVersions::Place KeptVersions::place_of(const std::string& path) {
   const auto name = series_.empty() ? std::nullopt : config::version_name(config_, path);
   if (!name) {
-    return nullptr;
+    return {};
   }
   const auto series = series_.find({.rule = name->rule, .directory = name->directory});
   if (series == series_.end()) {
-    return nullptr;
+    return {};
   }
-  const auto version = series->second.find(name->name);
-  return version == series->second.end() ? nullptr : &version->second;
+  const auto version = series->second.by_name.find(name->name);
+  return {.series = &series->first,
+          .versions = &series->second,
+          .version = version == series->second.by_name.end() ? nullptr : &version->second};
+}
+
+bool KeptVersions::goes(const std::string& path, const Look& look) {
+  const Place place = place_of(path);
+  if (place.version == nullptr || config_.outputs[place.series->rule].send_one_in == 1) {
+    return true;
+  }
+  if (place.version->choice == Choice::none) {
+    const Nanoseconds closed = place.version->closed();
+    std::vector<std::pair<Nanoseconds, Version*>> earlier;
+    for (auto& [name, version] : place.versions->by_name) {
+      if (version.choice == Choice::none && &version != place.version &&
+          version.closed() <= closed) {
+        earlier.emplace_back(version.closed(), &version);
+      }
+    }
+    std::ranges::sort(earlier);
+    for (const auto& [at, version] : earlier) {
+      const bool is_written = std::ranges::any_of(version->files, [&](const auto& file) {
+        const FileState state = look(file.first, file.second.ino);
+        return state == FileState::written || state == FileState::gone;
+      });
+      if (!is_written) {
+        choose(place, *version, look);
+      }
+    }
+    choose(place, *place.version, look);
+  }
+  return place.version->choice != Choice::stays;
+}
+
+void KeptVersions::choose(const Place& place, Version& version, const Look& look) {
+  const bool has_copy =
+      version.was_sent || std::ranges::any_of(version.files, [&](const auto& file) {
+        const FileState state = look(file.first, file.second.ino);
+        version.was_sent = version.was_sent || state == FileState::home;
+        return state == FileState::home || state == FileState::changed;
+      });
+  auto& [by_name, sent, unsent] = *place.versions;
+  const std::uint64_t others = config_.outputs[place.series->rule].send_one_in - 1;
+  const bool goes = has_copy || unsent >= sent * others;
+  version.choice = goes ? Choice::goes : Choice::stays;
+  ++(goes ? sent : unsent);
+  is_due_ = true;
+}
+
+void KeptVersions::went_home(const std::string& path) {
+  if (Version* version = find(path)) {
+    version->was_sent = true;
+  }
+}
+
+void KeptVersions::count_dropped(const std::vector<fs::DroppedResult>& dropped) {
+  std::set<config::VersionName> counted;
+  for (const auto& file : dropped) {
+    auto name = config::version_name(config_, file.path);
+    if (!name || config_.outputs[name->rule].send_one_in == 1 || counted.contains(*name)) {
+      continue;
+    }
+    Versions& versions = series_[Series{.rule = name->rule, .directory = name->directory}];
+    ++(file.was_sent ? versions.sent : versions.unsent);
+    counted.insert(*std::move(name));
+  }
 }
 
 std::vector<KeptVersions::Candidate> KeptVersions::examine(Versions& versions, const Look& look) {
   std::vector<Candidate> candidates;
-  for (auto it = versions.begin(); it != versions.end();) {
+  for (auto it = versions.by_name.begin(); it != versions.by_name.end();) {
     auto& [name, version] = *it;
     Candidate candidate{.name = &name, .version = &version};
     bool is_written = false;
@@ -80,11 +165,13 @@ std::vector<KeptVersions::Candidate> KeptVersions::examine(Versions& versions, c
       }
       is_written = is_written || state == FileState::written;
       candidate.is_home = candidate.is_home && state == FileState::home;
+      candidate.is_only_here = candidate.is_only_here && state == FileState::only_here;
       candidate.closed = std::max(candidate.closed, file.second.closed);
       return false;
     });
     if (version.files.empty()) {
-      it = versions.erase(it);
+      versions.undo(version);
+      it = versions.by_name.erase(it);
       continue;
     }
     if (!is_written) {
@@ -108,32 +195,35 @@ std::vector<stage::OldVersion> KeptVersions::choose(const Look& look, Time now) 
   next_.reset();
   for (auto& [series, versions] : series_) {
     const std::size_t keep = config_.outputs[series.rule].keep;
-    if (versions.size() <= keep) {
+    if (versions.by_name.size() <= keep) {
       continue;
     }
     const auto candidates = examine(versions, look);
     if (candidates.size() <= keep) {
       continue;
     }
-    const auto newer = std::make_shared<const Files>(newest(candidates, keep));
+    const Newest newer = newest(candidates, keep);
     for (std::size_t i = candidates.size(); i > keep; --i) {  // the oldest first
-      if (candidates[i - 1].is_home) {
-        add(series.directory, candidates[i - 1], newer, now);
+      if (candidates[i - 1].is_home || (candidates[i - 1].is_unsent() && newer.is_whole)) {
+        add(series.directory, candidates[i - 1], newer.files, now);
       }
     }
   }
   return std::exchange(chosen_, {});
 }
 
-KeptVersions::Files KeptVersions::newest(const std::vector<Candidate>& candidates,
-                                         std::size_t keep) {
-  Files files;
-  for (std::size_t i = 0; i < keep && files.size() < most_newer_files; ++i) {
+KeptVersions::Newest KeptVersions::newest(const std::vector<Candidate>& candidates,
+                                          std::size_t keep) {
+  const auto files = std::make_shared<Files>();
+  for (std::size_t i = 0; i < keep; ++i) {
+    if (files->size() >= most_newer_files) {
+      return {.files = files, .is_whole = false};
+    }
     for (const auto& [path, file] : candidates[i].version->files) {
-      files.push_back({.path = path, .ino = file.ino});
+      files->push_back({.path = path, .ino = file.ino});
     }
   }
-  return files;
+  return {.files = files};
 }
 
 void KeptVersions::add(const std::string& directory, const Candidate& candidate,
@@ -145,8 +235,10 @@ void KeptVersions::add(const std::string& directory, const Candidate& candidate,
     is_due_ = true;
     return;
   }
-  stage::OldVersion chosen{
-      .path = path_in(directory, *candidate.name), .files = {}, .newer = newer};
+  stage::OldVersion chosen{.path = path_in(directory, *candidate.name),
+                           .files = {},
+                           .newer = newer,
+                           .is_unsent = !candidate.is_home};
   for (const auto& [path, file] : candidate.version->files) {
     chosen.files.push_back({.path = path, .ino = file.ino});
   }
@@ -174,7 +266,10 @@ void KeptVersions::forget_gone(const Look& look) {
   for (auto& [series, versions] : series_) {
     (void)examine(versions, look);
   }
-  std::erase_if(series_, [](const auto& series) { return series.second.empty(); });
+  std::erase_if(series_, [](const auto& series) {
+    const Versions& versions = series.second;
+    return versions.by_name.empty() && versions.sent == 0 && versions.unsent == 0;
+  });
 }
 
 }  // namespace efs::daemon

@@ -48,9 +48,10 @@ class KeptVersions {
 
   /// The present state of a file.
   enum class FileState : std::uint8_t {
-    gone,     // the name does not exist, or leads to another file
-    written,  // a program has it open for writing
-    changed,  // results-dir does not have this version
+    gone,       // the name does not exist, or leads to another file
+    written,    // a program has it open for writing
+    changed,    // results-dir does not have this version
+    only_here,  // the same, and has no other version: fs::Staging::is_only_here()
     home,
   };
   using Look = std::function<FileState(const std::string& path, std::uint64_t ino)>;
@@ -67,7 +68,18 @@ class KeptVersions {
   /// Results went home, or versions of choose() were not tried.
   void look_again() { is_due_ = !series_.empty(); }
 
-  /// The versions that are older than the newest ones and of which each file is home.
+  /// False if this file, which is due to go, belongs to a version that the rule does not send
+  /// (`to-pfs`). Decides that for the version, and for those that were closed before it: the first
+  /// version of a series goes, and then one in so many. A version of which results-dir has some
+  /// file goes in any case.
+  bool goes(const std::string& path, const Look& look);
+  /// A file that goes() let go is home.
+  void went_home(const std::string& path);
+  /// Versions that an earlier process dropped count. Call it before all other functions.
+  void count_dropped(const std::vector<fs::DroppedResult>& dropped);
+
+  /// The versions that are older than the newest ones and of which each file is home, or that the
+  /// rule does not send.
   std::vector<stage::OldVersion> choose(const Look& look, Time now);
   /// This version of choose() was not dropped. Returns true if that is the first time for another
   /// reason than a program.
@@ -85,11 +97,17 @@ class KeptVersions {
     Nanoseconds closed = 0;
   };
 
+  enum class Choice : std::uint8_t { none, goes, stays };
+
   struct Version {
     std::map<std::string, File> files;  // by path
     unsigned tries = 0;
     bool is_told = false;
     Time due{};
+    Choice choice = Choice::none;
+    bool was_sent = false;  // results-dir has some state of one of its files
+
+    Nanoseconds closed() const;
   };
 
   struct Series {
@@ -98,7 +116,13 @@ class KeptVersions {
     auto operator<=>(const Series&) const = default;
   };
 
-  using Versions = std::map<std::string, Version>;  // by name in the directory
+  struct Versions {
+    std::map<std::string, Version> by_name;  // in the directory
+    std::uint64_t sent = 0, unsent = 0;      // those that goes() has chosen, also if they are gone
+
+    /// The version is no longer the one that was chosen.
+    void undo(Version& version);
+  };
 
   /// A version among those of its series.
   struct Candidate {
@@ -106,16 +130,35 @@ class KeptVersions {
     Version* version = nullptr;
     Nanoseconds closed = 0;
     bool is_home = true;
+    bool is_only_here = true;
+
+    bool is_unsent() const { return is_only_here && version->choice == Choice::stays; }
   };
 
-  /// The version of a file with this name; null: there is none.
-  Version* find(const std::string& path);
+  struct Place {
+    const Series* series = nullptr;
+    Versions* versions = nullptr;
+    Version* version = nullptr;  // null: there is none
+  };
+
+  /// The version of a file with this name.
+  Place place_of(const std::string& path);
+
+  Version* find(const std::string& path) { return place_of(path).version; }
+
   /// The versions that no program writes, the newest first. Forgets files that are gone.
   static std::vector<Candidate> examine(Versions& versions, const Look& look);
+  void choose(const Place& place, Version& version, const Look& look);
 
   using Files = std::vector<stage::OldVersion::File>;
+
   /// The files of the newest versions.
-  static Files newest(const std::vector<Candidate>& candidates, std::size_t keep);
+  struct Newest {
+    std::shared_ptr<const Files> files;
+    bool is_whole = true;  // false: there are too many files
+  };
+
+  static Newest newest(const std::vector<Candidate>& candidates, std::size_t keep);
   /// Adds the version to those that are old, unless it waits or there are enough.
   void add(const std::string& directory, const Candidate& candidate,
            const std::shared_ptr<const Files>& newer, Time now);

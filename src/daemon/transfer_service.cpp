@@ -151,9 +151,11 @@ replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& w
   return outcome_of(receipt, progress.cancel);  // as it is after the unload
 }
 
-stage::Receipt TransferService::drain(std::vector<std::string> paths, stage::Progress& progress) {
-  return unload_by({.names = std::move(paths), .results_only = true, .are_paths = true}, progress,
-                   {});
+stage::Receipt TransferService::drain(std::vector<std::string> paths, std::vector<std::string> sets,
+                                      stage::Progress& progress) {
+  return unload_by(
+      {.names = std::move(paths), .results_only = true, .are_paths = true, .sets = std::move(sets)},
+      progress, {});
 }
 
 // Version by version: if the worker dies, the book lacks the drops of one at most.
@@ -170,7 +172,9 @@ stage::Dropped TransferService::drop(const std::vector<stage::OldVersion>& versi
                                       .options = how,
                                       .progress = progress},
                                      {version});
-    unloaded_.remember_dropped(one.entries);
+    if (!version.is_unsent) {  // fs::Staging::dropped() knows the others
+      unloaded_.remember_dropped(one.entries);
+    }
     std::ranges::move(one.entries, std::back_inserter(all.entries));
     std::ranges::move(one.stayed, std::back_inserter(all.stayed));
   }
@@ -302,6 +306,10 @@ void TransferService::add_earlier(stage::Receipt& receipt, const stage::Receipt*
   }
   unloaded_.add_to(
       receipt, [&](const std::string& path) { return staging.find(path).has_value(); }, dropped);
+  // The book has the drops of results that were sent, unless both processes have died since.
+  const bool has_lost_book =
+      its_.store.is_left() && its_.store.left_as() == image::ShutdownState::in_use;
+  stage::add_dropped(receipt, staging.dropped(), has_lost_book);
 }
 
 void TransferService::add_status(replies::Status& status) {

@@ -66,7 +66,8 @@ class TransferService final : public StatusSource,
                                              stage::Progress& progress, const SlotLimits& limits);
 
   /// Exports these files, which a rule with `drain` covers, as an unload does. Returns the receipt.
-  stage::Receipt drain(std::vector<std::string> paths, stage::Progress& progress) override;
+  stage::Receipt drain(std::vector<std::string> paths, std::vector<std::string> sets,
+                       stage::Progress& progress) override;
   /// Drops these versions. The receipt of the stop lists their files.
   stage::Dropped drop(const std::vector<stage::OldVersion>& versions,
                       stage::Progress& progress) override;

@@ -47,6 +47,7 @@ set(sources
   space_account.cpp
   staging.cpp
   staging_claims.cpp
+  staging_drop.cpp
   staging_gone.cpp
   staging_invalidate.cpp
   staging_links.cpp

@@ -54,6 +54,17 @@ struct GoneInput {
   std::string target;  // of a symbolic link
   // an unload removed the name, not the job: the input does not count as removed
   bool unloaded = false;
+
+  /// True if it is no input but a result of drop_unsent(): `origin` has its size and mtime only.
+  bool was_never_sent() const;
+};
+
+/// A result that efs removed from the buffer, and that has its name no more.
+struct DroppedResult {
+  std::string path;
+  std::uint64_t size = 0;
+  Nanoseconds mtime = 0;
+  bool was_sent = false;  // false: the buffer had the only copy (drop_unsent())
 };
 
 struct StagedAttributes {
@@ -421,6 +432,34 @@ class Staging {
   Status drop_unused(const std::string& path, std::uint64_t ino, const Origin& copy);
   /// The checks of drop_unused() without the removal.
   Status check_unused(const std::string& path, std::uint64_t ino, const Origin& copy);
+
+  /// A file that leaves the buffer; its size and mtime are for the receipt.
+  struct UnsentFile {
+    std::string path;
+    std::uint64_t ino = 0;
+    std::uint64_t size = 0;
+    Nanoseconds mtime = 0;
+  };
+
+  /// A file that no program has opened for writing, renamed or removed since its `edits`.
+  struct UnchangedFile {
+    std::string path;
+    std::uint64_t ino = 0;
+    std::uint64_t edits = 0;
+  };
+
+  /// True for a regular file without further names and without a class of `efs set`, of which the
+  /// PFS has no version that efs knows, and whose name was none that efs imported or exported.
+  bool is_only_here(const std::string& path, std::uint64_t ino);
+  /// Removes these names, of files for which is_only_here() is true, and with them the only copies.
+  /// All checks and removals are one step for programs: without the proof that no program has any
+  /// of them open or mapped, or if one of `newer` has changed, nothing is removed. If the process
+  /// dies in between, some may stay. EBUSY: a matter of programs; ESTALE: another file; EMLINK: not
+  /// only here. dropped() lists the files from then on.
+  Status drop_unsent(std::span<const UnsentFile> files, std::span<const UnchangedFile> newer);
+  /// The results that drop_unsent(), drop_unused() and remove_clean() removed, in byte order. As
+  /// durable as names.
+  std::vector<DroppedResult> dropped();
   /// The same as remove_clean() for a name of any type that a load has just made. ESTALE if the
   /// name no longer leads to `ino`; ENOTEMPTY as rmdir(2).
   Status take_back(const std::string& path, std::uint64_t ino);
@@ -504,6 +543,11 @@ class Staging {
   void let_go(std::uint64_t ino);
   /// Closes all descriptors of the file that no program needs.
   void close_unused(std::uint64_t ino);
+  struct Unsent;
+  bool is_only_here(const Inode& inode, const Inode& parent, const std::string& path) const;
+  Result<Unsent> unsent(const UnsentFile& file);
+  Status check_unchanged(std::span<const UnchangedFile> newer) const;
+  Status remove_unsent(std::vector<Unsent>& leaving);
   void invalidate_names_in(std::uint64_t ino, KernelView& kernel);
   bool leads_to(const std::string& path, std::uint64_t ino) const;
   void find_copy(const Inode& inode, WalkItem& item) const;

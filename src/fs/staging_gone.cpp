@@ -94,10 +94,11 @@ Staging::ItemsByPath Staging::find_replaced_gone(std::vector<WalkItem>& items) c
       continue;
     }
     const auto gone = filesystem_.names_.gone().find(item.path);
-    if (gone == filesystem_.names_.gone().end() && !item.origin) {
+    const bool is_input = gone != filesystem_.names_.gone().end() && !gone->second.was_never_sent();
+    if (!is_input && !item.origin) {
       own.emplace(item.path, &item);
     }
-    if (gone != filesystem_.names_.gone().end() && is_file_or_symlink(gone->second.type)) {
+    if (is_input && is_file_or_symlink(gone->second.type)) {
       item.replaced = std::make_shared<GoneInput>(gone->second);
     }
   }
@@ -143,9 +144,10 @@ Status Staging::record_unloaded(const Inode& inode, const std::string& path) {
   filesystem_.mutex_.assert_held();
   const auto before = filesystem_.names_.gone().find(path);
   const InodeExtra& extra = *inode.extra;
-  GoneInput input =
-      before != filesystem_.names_.gone().end() ? before->second : gone_input_of(inode, path);
-  if (before == filesystem_.names_.gone().end() && !is_one_of(extra.origin_path, path)) {
+  const bool is_known =
+      before != filesystem_.names_.gone().end() && !before->second.was_never_sent();
+  GoneInput input = is_known ? before->second : gone_input_of(inode, path);
+  if (!is_known && !is_one_of(extra.origin_path, path)) {
     input.origin = {};
   }
   if (extra.saved && is_one_of(extra.saved_path, path)) {

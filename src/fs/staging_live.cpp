@@ -449,10 +449,11 @@ Status Staging::book_gone(bool linked, const std::string& path, const Origin& co
                           const GoneInput* replaced) {
   filesystem_.mutex_.assert_held();
   const auto gone = filesystem_.names_.gone().find(path);
-  if (gone == filesystem_.names_.gone().end() && replaced == nullptr) {
-    return {};
+  const bool is_known = gone != filesystem_.names_.gone().end() && !gone->second.was_never_sent();
+  if (!is_known && replaced == nullptr) {
+    return forget_name(path);
   }
-  GoneInput input = gone != filesystem_.names_.gone().end() ? gone->second : *replaced;
+  GoneInput input = is_known ? gone->second : *replaced;
   if (is_before(input.saved, copy, in_place)) {
     input.origin = *input.saved;
   }

@@ -16,6 +16,7 @@
 #include "stage/export/selection.hpp"
 #include "stage/export/stage_out.hpp"
 #include "stage/forwarding_source.hpp"
+#include "stage/live/drop.hpp"
 #include "stage/live/inventory.hpp"
 #include "stage/pfs/merge.hpp"
 #include "stage/pfs/merging_publisher.hpp"
@@ -386,6 +387,7 @@ stage::Receipt salvage(Image& image, const SalvageOptions& options, stage::Progr
     receipt.note += "; inputs that the job removed were left where they are";
   }
   vouch(image, receipt, *items, options.all);
+  stage::add_dropped(receipt, staging.dropped(), options.to.empty());
   return receipt;
 }
 

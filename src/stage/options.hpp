@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/result.hpp"
 #include "stage/pfs/pauses.hpp"
@@ -34,6 +35,10 @@ struct Options {
   // stage-out: an earlier process of the store may have been killed during a transfer, or a
   // transfer of this process may have failed without cleaning up
   bool has_a_past = false;
+  // stage-out: directories whose results go whole or not at all: each gets its name in results-dir
+  // when all of them are durable. A conflict if results-dir has the directory, or if it cannot be
+  // hidden. None is in another one, and all results are in one batch.
+  std::vector<std::string> sets = {};
   // stage-out: the receipt's name in results-dir, which no result can have; "": none
   std::string receipt_name = {};
   // the ledger of the store; null: only this store writes to results-dir. Must outlive the

@@ -36,7 +36,7 @@ check 'close: what has no drain stays' test ! -e "$OUT/stay" -a ! -e "$OUT/tmp.c
 check 'close: status counts' drained 3
 check_exit 'close: for people, too' 0 'drain    3 exports of results \(8 B\), 0 results are not home' "$EFS" status close
 text=$("$EFS" metrics)
-check 'close: and metrics' test "$(grep -c '^efs_drain[a-z_]*{instance="close"} [0-9]' <<<"$text")" = 6
+check 'close: and metrics' test "$(grep -c '^efs_drain[a-z_]*{instance="close"} [0-9]' <<<"$text")" = 8
 check 'close: the count' grep -qxF 'efs_drained_files_total{instance="close"} 3' <<<"$text"
 check 'close: the tasks of users have none of it' json "$(status_of close)" 'd["tasks"] == []'
 echo more >>"$MNT/a"
@@ -67,6 +67,38 @@ rm "$MNT/1"; rm -r "$MNT/set"
 stopped 3   # the receipt lists what is not in the buffer any more
 check 'names: what the job removed stays' test -e "$OUT/1" -a -e "$OUT/set/x"
 check 'names: and the receipt names it' grep -qF 'stays in results-dir' <<<"$(reason 1)"
+
+# --- a set goes as a whole ---
+fresh sets 'outputs: [ { path: "ckpt/*", drain: on-close }, { path: "tmp*", flags: temporary } ]'
+started "$JOB"
+whole() { has "ckpt/$1/a" a && has "ckpt/$1/d/b" b; }
+mkdir "$MNT/ckpt"
+set_of() { mkdir -p "$MNT/tmp/d"; echo a >"$MNT/tmp/a"; echo b >"$MNT/tmp/d/b"; }
+set_of; mv "$MNT/tmp" "$MNT/ckpt/1"
+check 'a set goes as a whole' await $late whole 1
+set_of; exec 5>>"$MNT/tmp/d/b"; mv "$MNT/tmp" "$MNT/ckpt/2"
+set_of; mv "$MNT/tmp" "$MNT/ckpt/3"
+check 'sets: another one goes' await $late whole 3
+sleep 2
+check 'while a program writes to a file of a set, none of it goes' test ! -e "$OUT/ckpt/2"
+exec 5>&-
+check 'sets: then all of it goes' await 90 whole 2
+mkdir "$OUT/ckpt/4"
+set_of; mv "$MNT/tmp" "$MNT/ckpt/4"
+check 'sets: a set whose name is taken is told' await $late eval 'fails && [ "$(drain "[\"due\"]")" = 2 ]'
+check 'a set whose name is taken stays' test -z "$(ls "$OUT/ckpt/4")"
+if kernel_has_it && [ "$(id -u)" = 0 ]; then
+  set_of; exec 5>>"$MNT/tmp/a"; mv "$MNT/tmp" "$MNT/ckpt/5"
+  kill -KILL "$(worker)"
+  check 'sets: a successor' await $late eval '[ "$(field "$(status_of sets)" "d[\"takeovers\"]")" = 1 ]'
+  sleep 3
+  check 'after a takeover a set goes as a whole, too' test ! -e "$OUT/ckpt/5"
+  exec 5>&-
+  check 'sets: the successor sends it' await 90 whole 5
+fi
+check 'sets: stop' "$EFS" stop sets
+for i in 1 2 3 4; do check "sets: $i is home" whole $i; done
+check 'sets: no partial is left' test -z "$(find "$OUT" -name '*.efs-partial')"
 
 # --- programs that can still write ---
 fresh open "$ON_CLOSE"

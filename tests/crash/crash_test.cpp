@@ -364,6 +364,9 @@ const Harmless harmless[] = {
      "the drains of the same step that come behind the sync wait for these stores, too"},
     {"data sync", "drop old", "", unpromised},
     {"container name sync", "drop old", "", unpromised},
+    {"journal sync", "drop unsent", "",
+     "the records of the drop come behind those of the newer file: without them the older one is "
+     "there, too"},
     {"drain", "create in vain", " answer drain answer",
      "the removal follows at once: without the create the name is not there either"},
     {"drain", "O_TMPFILE", " answer data sync",

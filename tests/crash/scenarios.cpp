@@ -333,6 +333,27 @@ Step drop(const std::string& path) {
           }};
 }
 
+// The newer file is whole before the older one goes, and stays so.
+Step drop_unsent(const std::string& path, const std::string& newer) {
+  return {"drop unsent " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            const auto old = life.find(path), kept = life.find(newer);
+            const auto writers = life.note(staging.writers(kept));
+            if (!writers || writers->possible || !life.note(staging.secure({&kept, 1}))) {
+              return;
+            }
+            life.promises[kept] = {life.content(kept), 0};
+            const fs::Staging::UnsentFile file{.path = path, .ino = old, .size = 1, .mtime = 2};
+            const fs::Staging::UnchangedFile one{
+                .path = newer, .ino = kept, .edits = writers->edits};
+            const bool is_only_here = staging.is_only_here(path, old);
+            const auto dropped = life.note(staging.drop_unsent({&file, 1}, {&one, 1}));
+            if (dropped && (!is_only_here || staging.dropped().empty())) {
+              life.wrong = "what was dropped is not listed";
+            }
+          }};
+}
+
 Step forget_gone(const std::string& path) {
   return {"forget " + path, [=](Life& life) {
             life.note(fs::Staging(life.filesystem).forget_gone({path}));
@@ -954,6 +975,13 @@ Scenario every_staging() {
           close_after_write("old"),
           unload("old"),
           drop("old"),
+          create("v1"),
+          write("v1", one),
+          close_after_write("v1"),
+          create("v2"),
+          write("v2", two),
+          close_after_write("v2"),
+          drop_unsent("v1", "v2"),
           unload("d/w"),
           rename("in/a", "moved"),
           create("in/a"),

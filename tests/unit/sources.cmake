@@ -196,6 +196,7 @@ set(sources
   stage/live/load_unload_fault_test.cpp
   stage/live/load_unload_test.cpp
   stage/live/names_test.cpp
+  stage/live/sets_test.cpp
   stage/pfs/coarse_mtime_test.cpp
   stage/pfs/deep_paths_test.cpp
   stage/pfs/existing_names_test.cpp

@@ -181,13 +181,17 @@ std::unordered_set<std::string> ExportPlan::well_filled(
     if (count == results.end() || count->second < well_filled_from || above.contains(path)) {
       continue;
     }
-    const std::string hidden =
-        join(parent_of(path), partial_name(leaf_of(path), options_.partial_tag));
-    if (is_hidden_directory(hidden) && !buffer_.has(hidden)) {
+    if (can_hide(path)) {
       filled.insert(path);
     }
   }
   return filled;
+}
+
+bool ExportPlan::can_hide(const std::string& path) const {
+  const std::string hidden =
+      join(parent_of(path), partial_name(leaf_of(path), options_.partial_tag));
+  return is_hidden_directory(hidden) && !buffer_.has(hidden);
 }
 
 /// The number of results directly in each directory, without those of twins().

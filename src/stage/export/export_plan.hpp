@@ -74,6 +74,9 @@ class ExportPlan {
   std::unordered_set<std::string> well_filled(
       const std::vector<DirectoryToMake>& directories) const;
 
+  /// True if the directory can be hidden under a name by which a later stage-out recognises it.
+  bool can_hide(const std::string& path) const;
+
   /// Which of efs's own files has this name in results-dir; "": none.
   std::string own_file(const std::string& path) const;
 

@@ -72,15 +72,24 @@ class Removal {
   }
 
   bool remove_hidden(PfsRef at, const std::string& parent, const std::string& name) {
-    const auto hidden = pfs_.open_beneath(at, name, directory_flags);
-    const auto names = hidden ? pfs_.list(*hidden) : std::unexpected(hidden.error());
+    return remove_known(at, name, join(parent, name.substr(0, name.size() - ending_.size())));
+  }
+
+  /// `path`: its real one.
+  bool remove_known(PfsRef at, const std::string& name, const std::string& path) {
+    const auto directory = pfs_.open_beneath(at, name, directory_flags);
+    const auto names = directory ? pfs_.list(*directory) : std::unexpected(directory.error());
     if (!names) {
       return false;
     }
-    const std::string path = join(parent, name.substr(0, name.size() - ending_.size()));
-    for (const auto& file : *names) {
-      if (file.ends_with(ending_) || is_known(join(path, file))) {
-        (void)pfs_.unlink(*hidden, file);
+    for (const auto& one : *names) {
+      const std::string known = join(path, one);
+      if (!one.ends_with(ending_) && !is_known(known)) {
+        continue;
+      }
+      const Status gone = pfs_.unlink(*directory, one);
+      if (!gone && (gone.error().code == EISDIR || gone.error().code == EPERM)) {
+        (void)remove_known(*directory, one, known);
       }
     }
     return pfs_.rmdir(at, name).has_value();

@@ -2,6 +2,7 @@
 #include "stage/export/result_batches.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <map>
 #include <ranges>
@@ -94,7 +95,10 @@ void ResultBatches::run_batch(std::span<Outgoing> batch) {
   });
   writer_.remove_partials(batch);
   progress_.files_done += batch.size();
-  guarded(batch, [&] { show_directories(batch); });
+  guarded(batch, [&] {
+    show_sets(batch);
+    show_directories(batch);
+  });
   writer_.remove_partials(batch);
   sync_names(batch);
 }
@@ -118,6 +122,66 @@ std::map<std::string, std::vector<Outgoing*>> ResultBatches::by_hidden_directory
     }
   }
   return hidden;
+}
+
+/// Shows the sets (Options::sets) that are whole, and removes all of the others.
+void ResultBatches::show_sets(std::span<Outgoing> batch) {
+  for (const auto& path : options_.sets) {
+    if (!tree_.is_hidden(path)) {
+      continue;
+    }
+    std::vector<Outgoing*> results;
+    for (auto& out : batch) {
+      if (out.item->path.starts_with(path + "/")) {
+        results.push_back(&out);
+      }
+    }
+    if (const Status shown = show_set(path, results); !shown) {
+      fail_set(path, results, shown.error());
+    }
+  }
+}
+
+/// The names in the directory are durable before it gets its own.
+Status ResultBatches::show_set(const std::string& path, std::span<Outgoing* const> results) {
+  std::set<std::string> directories{path};
+  if (results.empty()) {
+    return fail(ECANCELED, "there is nothing in it");
+  }
+  for (const auto* out : results) {
+    const bool is_there =
+        out->is<outgoing::Named>() || (out->straight && out->is<outgoing::Written>());
+    if (!is_there || !out->held().empty()) {
+      return fail(out->entry.code != 0 ? out->entry.code : ECANCELED,
+                  out->item->path + " did not go" +
+                      (out->entry.reason.empty() ? "" : ": " + out->entry.reason));
+    }
+    for (std::string above = parent_of(out->item->path); above != path; above = parent_of(above)) {
+      directories.insert(above);
+    }
+  }
+  EFS_TRY(tree_.sync(directories));
+  EFS_TRY(tree_.show(path));
+  for (auto* out : results) {
+    if (std::exchange(out->straight, false) && out->is<outgoing::Written>()) {
+      out->state = outgoing::Named{};
+    }
+  }
+  return {};
+}
+
+void ResultBatches::fail_set(const std::string& path, std::span<Outgoing* const> results,
+                             const Error& error) {
+  for (auto* out : results) {
+    out->straight = out->straight || out->is<outgoing::Named>();  // by its real name
+    if (!out->is<outgoing::Settled>() || out->partial_left()) {
+      writer_.remove_written(*out);
+    }
+    out->straight = false;
+    out->settle(Action::failed, "its directory goes whole or not at all: " + describe(error));
+    out->entry.code = error.code;
+  }
+  tree_.discard(path);
 }
 
 /// Shows the hidden directories of the batch. (Failed results in them must be removed before,

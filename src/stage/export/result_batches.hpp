@@ -72,6 +72,9 @@ class ResultBatches {
   void finish_held(std::span<Outgoing> results);
   std::map<std::string, std::vector<Outgoing*>> by_hidden_directory(
       std::span<Outgoing> batch) const;
+  void show_sets(std::span<Outgoing> batch);
+  Status show_set(const std::string& path, std::span<Outgoing* const> results);
+  void fail_set(const std::string& path, std::span<Outgoing* const> results, const Error& error);
   void show_directories(std::span<Outgoing> batch);
   void write_openly(const std::string& path, std::span<Outgoing* const> results);
   void choose_durability(std::span<Outgoing> batch);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 #include "base/log.hpp"
@@ -103,10 +105,18 @@ bool ResultsTree::was_moved(const std::string& path) {
   return ours && (now->st_dev != ours->st_dev || now->st_ino != ours->st_ino);
 }
 
+/// The path by which a directory can be opened: it or one above it may be hidden.
+std::string ResultsTree::way_to(const std::string& path) const {
+  for (std::string above = hidden_.empty() ? "" : path; !above.empty(); above = parent_of(above)) {
+    if (const auto hidden = hidden_.find(above); hidden != hidden_.end()) {
+      return join(parent_of(above), hidden->second.name) + path.substr(above.size());
+    }
+  }
+  return path;
+}
+
 Result<PfsHandle> ResultsTree::directory(const std::string& path) {
-  const auto hidden = hidden_.find(path);
-  auto at = paths_->open(
-      hidden == hidden_.end() ? path : join(parent_of(path), hidden->second.name), directory_flags);
+  auto at = paths_->open(way_to(path), directory_flags);
   if (!at || path.empty()) {
     return at;
   }
@@ -123,6 +133,12 @@ Result<PfsHandle> ResultsTree::directory(const std::string& path) {
 
 Status ResultsTree::make(const fs::WalkItem& item, const std::function<void()>& about_to) {
   const std::string parent_path = parent_of(item.path);
+  for (std::string above = only_hidden_.empty() ? "" : parent_path; !above.empty();
+       above = parent_of(above)) {
+    if (only_hidden_.contains(above) && !is_hidden(above)) {
+      return fail(EEXIST, "the directory above cannot be hidden");
+    }
+  }
   auto parent = directory(parent_path);
   if (!parent) {
     return with_context(parent.error(), "opening its parent directory");
@@ -163,6 +179,9 @@ Result<bool> ResultsTree::make_missing(PfsRef parent, const fs::WalkItem& item,
       return hidden;
     }
   }
+  if (only_hidden_.contains(item.path)) {
+    return fail(EEXIST, "it cannot be hidden");
+  }
   if (about_to) {
     about_to();
   }
@@ -179,6 +198,10 @@ Result<bool> ResultsTree::make_missing(PfsRef parent, const fs::WalkItem& item,
 void ResultsTree::hide(std::unordered_set<std::string> paths, std::string tag) {
   to_hide_ = std::move(paths);
   tag_ = std::move(tag);
+}
+
+void ResultsTree::make_only_hidden(const std::vector<std::string>& paths) {
+  only_hidden_.insert(paths.begin(), paths.end());
 }
 
 /// False if the partial name exists: the directory is then not hidden.
@@ -249,6 +272,22 @@ const fs::WalkItem& ResultsTree::take_away(const std::string& path) {
     left_.push_back(join(parent_of(taken.key()), hidden.name));
   }
   return *hidden.item;
+}
+
+void ResultsTree::discard(const std::string& path) {
+  std::vector<std::string> below;
+  std::ranges::copy_if(made_, std::back_inserter(below),
+                       [&](const std::string& one) { return one.starts_with(path + "/"); });
+  std::ranges::sort(below, std::greater());  // children first
+  for (const auto& one : below) {
+    if (const auto parent = directory(parent_of(one))) {
+      (void)pfs_.rmdir(*parent, leaf_of(one));
+    }
+    made_.erase(one);
+    unsynced_.erase(one);
+  }
+  unsynced_.erase(path);
+  (void)take_away(path);
 }
 
 Status ResultsTree::unhide(const std::string& path) {

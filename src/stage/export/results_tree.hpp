@@ -78,9 +78,13 @@ class ResultsTree {
   /// Returns the first error. If `for_good` is false, a missing directory is expected to return.
   Status restore_access(bool for_good = true);
 
-  /// Makes make() hide those of these directories that do not exist yet. None of them may be the
-  /// parent of another new directory. `tag`: of partial_name().
+  /// Makes make() hide those of these directories that do not exist yet. None of them may be in
+  /// another one. New directories in them are not hidden by themselves. `tag`: of partial_name().
   void hide(std::unordered_set<std::string> paths, std::string tag);
+
+  /// Makes make() fail for those of these directories that do not exist and cannot be hidden, and
+  /// in those that are not hidden.
+  void make_only_hidden(const std::vector<std::string>& paths);
 
   bool is_hidden(const std::string& path) const { return hidden_.contains(path); }
 
@@ -94,6 +98,9 @@ class ResultsTree {
   /// Gives a hidden directory its real name; sync() of its parent makes the name durable. EEXIST if
   /// the name exists by now. After an error the directory is still hidden.
   Status show(const std::string& path);
+  /// Removes a hidden directory and the new directories in it, without files. What another process
+  /// has put there stays.
+  void discard(const std::string& path);
   /// Removes a hidden directory, which must be empty, and makes the directory as make() does
   /// without hide(). It no longer counts as hidden, even after an error.
   Status unhide(const std::string& path);
@@ -157,6 +164,7 @@ class ResultsTree {
     bool is_right = true;  // false: the PFS did not permit the change
   };
 
+  std::string way_to(const std::string& path) const;
   const fs::WalkItem& take_away(const std::string& path);
   Result<bool> make_missing(PfsRef parent, const fs::WalkItem& item,
                             const std::function<void()>& about_to);
@@ -191,6 +199,7 @@ class ResultsTree {
   dev_t device_ = 0;
   std::unordered_set<std::string> made_;  // made by this stage-out
   std::unordered_set<std::string> to_hide_;
+  std::unordered_set<std::string> only_hidden_;
   std::string tag_;  // in the names of hidden directories
   std::unordered_map<std::string, Hidden> hidden_;
   std::vector<std::string> left_;

@@ -242,13 +242,54 @@ class StageOut {
     if (options_.has_a_past) {
       clear_leftovers(items, removed);
     }
+    tree_.make_only_hidden(options_.sets);
     if (hides_) {
-      tree_.hide(plan_.well_filled(directories), options_.partial_tag);
+      hide(directories, items);
     }
     add(directories_.make(directories));
+    refuse_sets();
     // if an earlier attempt failed
     if (options_.has_a_past && tree_.has_let_in()) {
       clear_leftovers(items, removed);
+    }
+  }
+
+  void hide(const std::vector<DirectoryToMake>& directories,
+            const std::vector<fs::WalkItem>& items) {
+    auto hidden = plan_.well_filled(directories);
+    for (const auto& set : options_.sets) {
+      std::erase_if(hidden, [&](const auto& path) { return path.starts_with(set + "/"); });
+      if (plan_.can_hide(set)) {
+        clear_set(set, items);
+        hidden.insert(set);
+      }
+    }
+    tree_.hide(std::move(hidden), options_.partial_tag);
+  }
+
+  /// Removes what an earlier attempt has left of it.
+  void clear_set(const std::string& set, const std::vector<fs::WalkItem>& items) {
+    const std::string above = parent_of(set);
+    const auto directory = tree_.directory(above);
+    if (directory && pfs_.lstat(*directory, partial_name(leaf_of(set), options_.partial_tag))) {
+      (void)remove_leftovers({above}, items, context_);
+    }
+  }
+
+  /// Settles the results of sets that could not be hidden.
+  void refuse_sets() {
+    for (const auto& set : options_.sets) {
+      if (tree_.is_hidden(set)) {
+        continue;
+      }
+      plan_.for_each([&](Outgoing& out) {
+        if (out.item->path.starts_with(set + "/") && out.is<outgoing::Waiting>()) {
+          out.settle(
+              Action::conflict,
+              "its directory goes whole or not at all, and results-dir has the directory, or "
+              "it cannot be hidden: the stop exports it");
+        }
+      });
     }
   }
 

@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <iterator>
+#include <map>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -35,12 +38,98 @@ class Drop : LiveTransfer {
   explicit Drop(const LiveArguments& with) : LiveTransfer(with) {}
 
   void version(const OldVersion& old, Dropped& dropped) {
-    if (const Status done = drop_files(old, dropped); !done) {
+    const Status done = old.is_unsent ? drop_unsent(old, dropped) : drop_files(old, dropped);
+    if (!done) {
       dropped.stayed.push_back({.version = old.path, .file = at_, .why = done.error()});
     }
   }
 
  private:
+  /// The last proof and the removal of all files are one step.
+  Status drop_unsent(const OldVersion& old, Dropped& dropped) {
+    EFS_TRY(check_unsent(old));
+    const auto newer = secured(old);
+    if (!newer) {
+      return std::unexpected(newer.error());
+    }
+    EFS_TRY(check_directory(old));
+    std::vector<fs::Staging::UnsentFile> files;
+    for (const auto& item : items_) {
+      files.push_back({.path = item.path,
+                       .ino = item.ino,
+                       .size = static_cast<std::uint64_t>(item.attributes.st_size),
+                       .mtime = to_ns(item.attributes.st_mtim)});
+    }
+    at_ = old.path;
+    EFS_TRY(staging_.drop_unsent(files, *newer));
+    for (const auto& item : items_) {
+      dropped.entries.push_back(receipt_entry(item, Action::dropped, stage::dropped_unsent));
+    }
+    return {};
+  }
+
+  /// Sets items_. A name that an input had is a matter of the stop.
+  Status check_unsent(const OldVersion& old) {
+    std::vector<std::string> paths;
+    for (const auto& file : old.files) {
+      paths.push_back(file.path);
+    }
+    at_ = old.path;
+    auto items = staging_.look(paths);
+    if (!items) {
+      return std::unexpected(items.error());
+    }
+    if (items->size() != paths.size() || !old.newer || old.newer->empty()) {
+      return fail(EBUSY, "a program has removed a file of it");
+    }
+    items_ = std::move(*items);
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      const auto& item = items_[i];
+      at_ = item.path;
+      if (progress_.cancel) {
+        return fail(ECANCELED, "cancelled");
+      }
+      if (item.ino != old.files[i].ino) {
+        return fail(EBUSY, "another file has this name by now");
+      }
+      if (item.replaced || item.origin || !staging_.is_only_here(item.path, item.ino)) {
+        return fail(EMLINK,
+                    "the PFS may have a file of this name, or it has further names or a "
+                    "class");
+      }
+      if (!item.unreadable.empty()) {
+        return fail(EIO, item.unreadable);
+      }
+    }
+    return check_directory(old);
+  }
+
+  /// The files of the newer versions, whole and synced, in the state in which they must be when
+  /// this version goes.
+  Result<std::vector<fs::Staging::UnchangedFile>> secured(const OldVersion& old) {
+    std::vector<fs::Staging::UnchangedFile> newer;
+    std::vector<std::uint64_t> inos;
+    for (const auto& file : *old.newer) {
+      at_ = file.path;
+      const auto item = staging_.find(file.path);
+      const auto writers = staging_.writers(file.ino);
+      if (!item || item->ino != file.ino || !writers || writers->possible) {
+        return fail(EBUSY, "a newer version has changed, or a program may write to it");
+      }
+      if (!item->unreadable.empty() || !item->parts.empty()) {
+        return fail(EIO, "a newer version is not whole: " + item->unreadable);
+      }
+      newer.push_back({.path = file.path, .ino = file.ino, .edits = writers->edits});
+      inos.push_back(file.ino);
+    }
+    if (progress_.cancel) {
+      return fail(ECANCELED, "cancelled");
+    }
+    EFS_TRY(staging_.secure(inos));
+    ++progress_.files_done;  // it may take long
+    return newer;
+  }
+
   Status drop_files(const OldVersion& old, Dropped& dropped) {
     EFS_TRY(check_here(old));
     if (items_.size() > 1) {  // the removal of a single file checks that file anyway
@@ -191,6 +280,36 @@ Dropped drop(const LiveArguments& with, const std::vector<OldVersion>& versions)
     }
   }
   return dropped;
+}
+
+void add_dropped(Receipt& receipt, const std::vector<fs::DroppedResult>& dropped, bool with_sent) {
+  std::map<std::string_view, std::size_t> known;
+  for (std::size_t i = 0; i < receipt.entries.size(); ++i) {
+    known.emplace(receipt.entries[i].path, i);
+  }
+  std::vector<ReceiptEntry> more;
+  for (const auto& file : dropped) {
+    const auto found = known.find(file.path);
+    if (found != known.end() && !file.was_sent) {
+      std::string& reason = receipt.entries[found->second].reason;
+      reason += (reason.empty() ? "" : "; ") + std::string("a later version: ") + dropped_unsent;
+    }
+    if (found != known.end() || (file.was_sent && !with_sent)) {
+      continue;
+    }
+    ReceiptEntry entry;
+    entry.path = file.path;
+    entry.action = file.was_sent ? Action::kept : Action::dropped;
+    entry.bytes = file.size;
+    entry.mtime = file.mtime;
+    entry.reason = file.was_sent ? std::string(unloaded_early) + ": " + removed_from_buffer
+                                 : std::string(dropped_unsent);
+    more.push_back(std::move(entry));
+  }
+  if (!dropped.empty()) {
+    std::ranges::move(more, std::back_inserter(receipt.entries));
+    settle(receipt);
+  }
 }
 
 }  // namespace efs::stage

@@ -53,6 +53,7 @@ class Unload : LiveTransfer {
     } else if (has_turn()) {
       choose();
       prove();
+      refuse_parts_of_sets();
       receipt_.read_back = config_.verify == config::Verify::read_back;
       if (request_.part.whole()) {
         copy_all();
@@ -219,6 +220,23 @@ class Unload : LiveTransfer {
     }
   }
 
+  /// Drops the files of a set if any of them does not go.
+  void refuse_parts_of_sets() {
+    for (const auto& set : request_.sets) {
+      const auto is_missing = [&](const std::string& name) {
+        return name.starts_with(set + "/") && !chosen_.contains(name) && staging_.find(name);
+      };
+      if (std::ranges::none_of(request_.names, is_missing)) {
+        continue;
+      }
+      for (auto it = chosen_.lower_bound(set + "/");
+           it != chosen_.end() && it->first.starts_with(set + "/"); it = chosen_.erase(it)) {
+        refuse(it->first, EBUSY, "its directory goes whole or not at all, and a file of it cannot",
+               static_cast<std::uint64_t>(it->second.attributes.st_size));
+      }
+    }
+  }
+
   /// Reads the attributes for the copy.
   void renew_attributes() {
     for (auto& [path, item] : chosen_) {
@@ -283,7 +301,15 @@ class Unload : LiveTransfer {
     for (auto& [path, item] : items) {
       buffer_.items.push_back(std::move(item));
     }
-    Receipt done = stage_out(config_, buffer_, pfs_, options_, progress_);
+    Options how = options_;
+    for (const auto& set : request_.sets) {
+      if (const auto first = chosen_.lower_bound(set + "/");
+          first != chosen_.end() && first->first.starts_with(set + "/")) {
+        how.sets.push_back(set);
+        how.batch_bytes = UINT64_MAX;
+      }
+    }
+    Receipt done = stage_out(config_, buffer_, pfs_, how, progress_);
     receipt_.reason = done.reason;
     disown_late(done);
     for (auto& entry : done.entries) {

@@ -21,6 +21,9 @@ struct UnloadRequest {
   bool results_only = false;
   // the names are files, and no patterns; the receipt does not list those that do not exist
   bool are_paths = false;
+  // with are_paths: directories of which `names` has all results: each goes whole or not at all
+  // (Options::sets)
+  std::vector<std::string> sets = {};
   Part part;  // a part of one file; otherwise whole files
 };
 

@@ -236,12 +236,15 @@ outputs:
   - {path: "tmp*", flags: temporary}
   - {path: "ckpt/step*", drain: on-close, keep: 2}
   - {path: "run/*/state.h5", drain: on-close, keep: 1}
-  - {path: "**/chk.*", drain: 1 h, keep: 3}
+  - {path: "**/chk.*", drain: 1 h, keep: 3, to-pfs: 1 in 10}
   - {path: "log*", drain: on-close}
 )");
   CHECK(config.outputs[0].keep == 0);
   CHECK(config.outputs[1].keep == 2);
   CHECK(keeps_versions(config));
+  CHECK(config.outputs[2].send_one_in == 1);
+  CHECK(config.outputs[3].send_one_in == 10);
+  CHECK(sends_some_versions(config));
   const auto name = [&](std::string_view path) {
     const auto version = version_name(config, path);
     return !version

@@ -437,6 +437,18 @@ TEST_CASE("a drain that makes no sense is refused") {
              "does not go with flags: temporary", "leave out one");
 }
 
+TEST_CASE("a to-pfs that makes no sense is refused") {
+  const auto rule = [](const std::string& value, const std::string& rest) {
+    return "outputs:\n  - path: a*\n    drain: on-close\n" + rest + "    to-pfs: " + value + "\n";
+  };
+  const std::string keep = "    keep: 2\n";
+  check_rest(rule("1 in 3", ""), 8, 13, "goes with 'drain' and 'keep' only", "add drain: on-close");
+  for (const char* wrong : {"3", "1 in", "2 in 3", "1 of 3", "1 in 0", "1 in 1000001", "1 in 3 h",
+                            "1 in -3", "1 in 3x", "all"}) {
+    check_rest(rule(wrong, keep), 9, 13, "'to-pfs' is", "say 1 in N, with N from 1 to 1000000");
+  }
+}
+
 TEST_CASE("a keep that makes no sense is refused") {
   const auto rule = [](const std::string& path, const std::string& rest) {
     return "outputs:\n  - path: " + path + "\n" + rest + "    keep: 2\n";

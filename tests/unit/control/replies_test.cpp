@@ -208,7 +208,9 @@ Status a_status() {
                          .due = 4,
                          .last_error = "no answer",
                          .dropped = 5,
-                         .dropped_bytes = 6},
+                         .dropped_bytes = 6,
+                         .unsent = 7,
+                         .unsent_bytes = 8},
           .changed = Changed{.changed_files = 1, .changed_bytes = 2}};
 }
 

@@ -83,7 +83,8 @@ struct DrainScene : LiveScene {
     for (const auto& [path, ino] : batch.files) {
       names.push_back(path);
     }
-    const auto receipt = back({.names = names, .results_only = true, .are_paths = true}, pfs);
+    const auto receipt =
+        back({.names = names, .results_only = true, .are_paths = true, .sets = batch.sets}, pfs);
     return candidates.settle(batch, &receipt, false, since + after);
   }
 
@@ -510,6 +511,114 @@ TEST_CASE("an imported file goes if a rule with drain holds inputs", "[drain]") 
   CHECK(it.due(1s) == "d/a ");
   change("d/b");
   CHECK(it.due(1s) == "d/b ");
+}
+
+/// Directories that get their names by a rename.
+struct DrainSetScene : DrainScene {
+  DrainSetScene() { options.partial_tag = ".0123456789ab"; }
+
+  std::uint64_t make(const std::string& name, const std::vector<std::string>& names) {
+    auto& files = *buffer.filesystem;
+    const auto directory = files.make_node({}, fs::root_ino, name, S_IFDIR | 0755, 0)->ino;
+    for (const auto& one : names) {
+      buffer.write(one, one);
+      REQUIRE(files.rename({}, {fs::root_ino, one}, {directory, one}, 0));
+    }
+    return directory;
+  }
+
+  void name(const std::string& from, const std::string& to) {
+    REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, from}, {fs::root_ino, to}, 0));
+  }
+};
+
+TEST_CASE("a directory that gets its name by a rename goes as a whole", "[drain][sets]") {
+  DrainSetScene it;
+  it.make("tmp.1", {"x", "y"});
+  it.buffer.write("a", "1");
+  CHECK(it.due(1s) == "a ");
+  it.export_batch(1s);
+  it.name("tmp.1", "one");
+  const auto y = it.buffer.ino("one/y");
+  REQUIRE(it.buffer.filesystem->open({}, y, O_WRONLY));
+  CHECK(it.due(1s) == "");
+  CHECK(it.due(10s) == "");
+  efs::test::release(*it.buffer.filesystem, y, O_WRONLY);
+  REQUIRE(it.due(1h) == "one/x one/y ");
+  CHECK(it.batch.sets == std::vector<std::string>{"one"});
+  CHECK(it.export_batch(1h).files == 2);
+  CHECK((it.out("one/x") == "x" && it.out("one/y") == "y"));
+  CHECK(it.candidates.due() == 0);
+  // from then on its files go one by one
+  it.buffer.write("more", "1");
+  REQUIRE(
+      it.buffer.filesystem->rename({}, {fs::root_ino, "more"}, {it.buffer.ino("one"), "more"}, 0));
+  REQUIRE(it.due(2h) == "one/more ");
+  CHECK(it.batch.sets.empty());
+  CHECK(it.export_batch(2h).files == 1);
+}
+
+TEST_CASE("a set that is home goes again file by file", "[drain][sets]") {
+  DrainSetScene it;
+  it.make("tmp.1", {"x"});
+  it.name("tmp.1", "one");
+  const auto changed = [&] {
+    const auto ino = it.buffer.ino("one/x");
+    REQUIRE(it.buffer.filesystem->open({}, ino, O_WRONLY));
+    efs::test::release(*it.buffer.filesystem, ino, O_WRONLY);
+  };
+  REQUIRE(it.due(1s) == "one/x ");
+  CHECK(it.batch.sets.size() == 1);
+  CHECK(it.export_batch(1s).files == 1);
+  changed();
+  CHECK(it.due(1h) == "one/x ");
+  CHECK(it.batch.sets.empty());
+  it.candidates.look(since);
+  CHECK(it.export_batch(1h).files == 1);
+  changed();
+  CHECK(it.due(2h) == "one/x ");
+  CHECK(it.batch.sets.empty());
+}
+
+TEST_CASE("a directory that is filled under its name goes file by file", "[drain][sets]") {
+  DrainSetScene it;
+  it.make("made", {"x", "y"});
+  CHECK(it.due(1s) == "made/x made/y ");
+  CHECK(it.batch.sets.empty());
+  it.export_batch(1s);
+  // it has got a name since its rename
+  const auto directory = it.make("tmp.2", {"z"});
+  it.name("tmp.2", "two");
+  CHECK(it.due(0s) == "");
+  std::this_thread::sleep_for(20ms);  // the kernel's clock of files has ticks
+  it.buffer.write("more", "1");
+  REQUIRE(it.buffer.filesystem->rename({}, {fs::root_ino, "more"}, {directory, "more"}, 0));
+  CHECK(it.due(1s) == "two/more two/z ");
+  CHECK(it.batch.sets.empty());
+}
+
+TEST_CASE("a later process knows sets by their times", "[drain][sets]") {
+  DrainSetScene it;
+  it.make("tmp.1", {"x", "y"});
+  std::this_thread::sleep_for(20ms);  // the kernel's clock of files has ticks
+  it.name("tmp.1", "one");
+  it.make("two", {"z"});
+  (void)it.inbox.take();
+  it.candidates.look(since);
+  CHECK(it.due(1s) == "one/x one/y two/z ");
+  CHECK(it.batch.sets == std::vector<std::string>{"one"});
+}
+
+TEST_CASE("a set that is in conflict waits for a change", "[drain][sets]") {
+  DrainSetScene it;
+  std::filesystem::create_directory(it.config.results_dir + "/one");
+  it.make("tmp.1", {"x", "y"});
+  it.name("tmp.1", "one");
+  REQUIRE(it.due(1s) == "one/x one/y ");
+  const auto outcome = it.export_batch(1s);
+  CHECK((outcome.files == 0 && outcome.failed == 2));
+  CHECK(it.due(1h) == "");
+  CHECK(it.candidates.due() == 2);
 }
 
 /// The rule for versions comes first. Results go home by settle().

@@ -19,12 +19,13 @@ using namespace std::chrono_literals;
 struct HeldTransfers final : DrainTransfers {
   explicit HeldTransfers(DrainTransfers& inner_) : inner(inner_) {}
 
-  stage::Receipt drain(std::vector<std::string> paths, stage::Progress& progress) override {
+  stage::Receipt drain(std::vector<std::string> paths, std::vector<std::string> sets,
+                       stage::Progress& progress) override {
     ++calls;
     while (holds && !progress.cancel) {
       std::this_thread::sleep_for(1ms);
     }
-    return inner.drain(std::move(paths), progress);
+    return inner.drain(std::move(paths), std::move(sets), progress);
   }
 
   stage::Dropped drop(const std::vector<stage::OldVersion>& versions,

@@ -21,8 +21,19 @@ struct VersionScene {
                       {.pattern = "one*", .drain = 0s, .keep = 1},
                       {.pattern = "ckpt/*", .drain = 0s, .keep = 2},
                       {.pattern = "**/deep.*/state", .drain = 0s, .keep = 1},
+                      {.pattern = "some/*", .drain = 0s, .keep = 2, .send_one_in = 3},
                       {.pattern = "**", .drain = 0s}};
   }
+
+  KeptVersions::Look look() {
+    return [this](const std::string& path, std::uint64_t) {
+      ++looks;
+      const auto state = states.find(path);
+      return state == states.end() ? FileState::gone : state->second;
+    };
+  }
+
+  bool goes(const std::string& path) { return versions.goes(path, look()); }
 
   /// A file that was closed after all earlier ones.
   void add(const std::string& path, FileState state = FileState::home) {
@@ -34,13 +45,7 @@ struct VersionScene {
 
   /// The old versions, as text: "path(files)".
   std::string old(KeptVersions::Time now = test_start) {
-    chosen = versions.choose(
-        [this](const std::string& path, std::uint64_t) {
-          ++looks;
-          const auto state = states.find(path);
-          return state == states.end() ? FileState::gone : state->second;
-        },
-        now);
+    chosen = versions.choose(look(), now);
     std::string text;
     for (const auto& version : chosen) {
       text += version.path + "(";
@@ -251,6 +256,95 @@ TEST_CASE("files that are gone are forgotten when asked for", "[drain][keep]") {
   it.states.clear();
   it.versions.forget_gone([](const std::string&, std::uint64_t) { return FileState::gone; });
   CHECK_FALSE(it.versions.closed_at("one.1", ino));
+}
+
+/// Adds versions that results-dir does not have, and returns which of them go: "g" or ".".
+std::string added(VersionScene& it, int from, int to) {
+  for (int i = from; i <= to; ++i) {
+    it.add("some/" + std::to_string(i), FileState::only_here);
+  }
+  std::string chosen;
+  for (int i = from; i <= to; ++i) {
+    chosen += it.goes("some/" + std::to_string(i)) ? "g" : ".";
+  }
+  return chosen;
+}
+
+TEST_CASE("the first version goes, and then one in so many", "[drain][keep]") {
+  VersionScene it;
+  CHECK(added(it, 1, 8) == "g..g..g.");
+  CHECK(it.goes("some/1"));  // as before
+  CHECK_FALSE(it.goes("some/2"));
+  it.add("one.1", FileState::only_here);
+  it.add("one.2", FileState::only_here);
+  CHECK((it.goes("one.1") && it.goes("one.2") && it.goes("else")));
+}
+
+TEST_CASE("a version that does not go is old when so many newer ones are there", "[drain][keep]") {
+  VersionScene it;
+  CHECK(added(it, 1, 3) == "g..");
+  CHECK(it.old() == "");  // the first one is to go
+  CHECK(added(it, 4, 5) == "g.");
+  REQUIRE(it.old() == "some/2(some/2) some/3(some/3) ");
+  CHECK((it.chosen[0].is_unsent && it.chosen[0].newer->size() == 2));
+  it.states["some/1"] = FileState::home;
+  it.versions.look_again();
+  REQUIRE(it.old() == "some/1(some/1) some/2(some/2) some/3(some/3) ");
+  CHECK((!it.chosen[0].is_unsent && it.chosen[2].is_unsent));
+  // a user has exported it, or has given it a class
+  it.states["some/3"] = FileState::changed;
+  it.versions.look_again();
+  CHECK(it.old() == "some/1(some/1) some/2(some/2) ");
+}
+
+TEST_CASE("a version that a program writes is no newer one of one that does not go",
+          "[drain][keep]") {
+  VersionScene it;
+  CHECK(added(it, 1, 4) == "g..g");
+  it.states["some/4"] = FileState::written;
+  it.versions.look_again();
+  CHECK(it.old() == "");
+  it.states["some/4"] = FileState::only_here;
+  it.close("some/4");
+  CHECK(it.old() == "some/2(some/2) ");
+}
+
+TEST_CASE("a version of which results-dir has something goes in any case", "[drain][keep]") {
+  VersionScene it;
+  CHECK(added(it, 1, 2) == "g.");
+  it.add("some/3", FileState::changed);
+  CHECK(it.goes("some/3"));
+  CHECK(added(it, 4, 8) == "...g.");  // it counts as sent
+}
+
+TEST_CASE("a version that is gone before it was sent is replaced by the next one",
+          "[drain][keep]") {
+  VersionScene it;
+  CHECK(added(it, 1, 4) == "g..g");
+  it.versions.went_home("some/1");
+  it.states.erase("some/1");
+  it.states.erase("some/4");
+  it.versions.look_again();
+  CHECK(it.old() == "");
+  CHECK(added(it, 5, 8) == "g..g");
+  // another file replaces it
+  it.add("some/8", FileState::only_here);
+  CHECK(it.goes("some/8"));
+}
+
+TEST_CASE("versions that were dropped before count", "[drain][keep]") {
+  const auto after = [](std::vector<fs::DroppedResult> dropped) {
+    VersionScene it;
+    it.versions.count_dropped(dropped);
+    return added(it, 11, 17);
+  };
+  const fs::DroppedResult sent{.path = "some/1/a", .was_sent = true},
+      again{.path = "some/1/b", .was_sent = true}, two{.path = "some/2"}, three{.path = "some/3"},
+      other{.path = "other"};
+  CHECK(after({}) == "g..g..g");
+  CHECK(after({sent, again, other}) == "..g..g.");
+  CHECK(after({sent, two, other}) == ".g..g..");
+  CHECK(after({sent, two, three}) == "g..g..g");
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST_CASE("the receipt lists a drop that was cut off by the death of the worker"
   it.one.write("old", "1");
   it.one.write("removed", "2");
   stage::Progress progress;
-  CHECK(it.transfers.drain({"old", "removed"}, progress).totals.staged_out == 2);
+  CHECK(it.transfers.drain({"old", "removed"}, {}, progress).totals.staged_out == 2);
   fs::Staging staging(it.one.store.files());
   const auto old = staging.find("old").value();
   REQUIRE(staging.drop_unused("old", old.ino, *old.saved));

@@ -452,5 +452,132 @@ TEST_CASE("in place, a start that resumes the job does not import what was dropp
   CHECK(stays_away(it.config, plan, *it.buffer.staging, false, never).value().empty());
 }
 
+struct UnsentScene : DropScene {
+  UnsentScene() {
+    config.outputs = {{.pattern = "v*", .drain = std::chrono::seconds(0), .keep = 1}};
+    for (const char* name : {"v1", "v2"}) {
+      buffer.write(name, "content of " + std::string(name));
+    }
+  }
+
+  /// The errno with which "v1" stays while "v2" is newer; 0: it was dropped.
+  int unsent(const std::vector<std::string>& names = {"v1"}, const std::string& path = "v1") {
+    const auto newer = std::make_shared<const std::vector<OldVersion::File>>(files_of({"v2"}));
+    const auto dropped =
+        drop({{.path = path, .files = files_of(names), .newer = newer, .is_unsent = true}});
+    entries = dropped.entries;
+    if (dropped.stayed.empty()) {
+      CHECK(has(names, false));
+      return 0;
+    }
+    CHECK(entries.empty());
+    CHECK(has(names));
+    return dropped.stayed.front().why.code;
+  }
+
+  std::vector<ReceiptEntry> entries;
+};
+
+TEST_CASE("a version that was never sent is dropped, and told", "[drain][keep]") {
+  UnsentScene it;
+  REQUIRE(it.unsent() == 0);
+  REQUIRE(it.entries.size() == 1);
+  CHECK((it.entries[0].path == "v1" && it.entries[0].action == Action::dropped));
+  CHECK((it.entries[0].reason == dropped_unsent && it.entries[0].bytes == 13));
+  const auto dropped = it.buffer.staging->dropped();
+  REQUIRE(dropped.size() == 1);
+  CHECK((dropped[0].path == "v1" && !dropped[0].was_sent && dropped[0].size == 13));
+  CHECK(dropped[0].mtime == it.entries[0].mtime);
+  CHECK(it.buffer.staging->gone(true).empty());  // it is no input that the job removed
+  // a file of this name is a new one, and is sent as such
+  it.buffer.write("v1", "again");
+  CHECK(it.buffer.staging->dropped().empty());
+  const std::vector<std::string> names{"v1"};
+  CHECK_FALSE(it.buffer.staging->look(names)->at(0).replaced);
+  CHECK(it.buffer.staging->is_only_here("v1", it.buffer.ino("v1")));
+  CHECK(it.back({.names = names}).totals.staged_out == 1);
+  CHECK_FALSE(it.buffer.staging->is_only_here("v1", it.buffer.ino("v1")));
+  CHECK(it.unsent() == EMLINK);  // results-dir has it
+  REQUIRE(it.buffer.filesystem->unlink({}, fs::root_ino, "v1"));
+  CHECK(it.buffer.staging->dropped().empty());
+}
+
+TEST_CASE("the files of a version that was never sent go at once or not at all", "[drain][keep]") {
+  UnsentScene it;
+  it.make_version({"a", "b"});
+  const auto b = it.buffer.ino("v/b");
+  REQUIRE(it.buffer.filesystem->open({}, b, O_RDONLY));
+  CHECK(it.unsent({"v/a", "v/b"}, "v") == EBUSY);
+  efs::test::release(*it.buffer.filesystem, b, O_RDONLY);
+  CHECK(it.unsent({"v/a"}, "v") == EBUSY);  // the other one is part of it
+  CHECK(it.unsent({"v/a", "v/b"}, "v") == 0);
+  CHECK(it.entries.size() == 2);
+}
+
+TEST_CASE("a version that was never sent stays unless the newer one is whole", "[drain][keep]") {
+  UnsentScene it;
+  auto& files = *it.buffer.filesystem;
+  const auto newer = it.buffer.ino("v2");
+  REQUIRE(files.open({}, newer, O_WRONLY));
+  CHECK(it.unsent() == EBUSY);
+  efs::test::release(files, newer, O_WRONLY);
+  const auto inos = it.files_of({"v1", "v2"});
+  auto& staging = *it.buffer.staging;
+  const auto edits = staging.writers(newer)->edits;
+  const fs::Staging::UnsentFile old{.path = "v1", .ino = inos[0].ino};
+  const auto dropped = [&](const fs::Staging::UnchangedFile& one) {
+    return staging.drop_unsent({&old, 1}, {&one, 1});
+  };
+  CHECK(dropped({.path = "v2", .ino = newer, .edits = edits - 1}).error().code == EBUSY);
+  CHECK(dropped({.path = "v3", .ino = newer, .edits = edits}).error().code == EBUSY);
+  REQUIRE(files.rename({}, {fs::root_ino, "v2"}, {fs::root_ino, "v3"}, 0));
+  CHECK(dropped({.path = "v2", .ino = newer, .edits = edits}).error().code == EBUSY);
+  CHECK(it.buffer.exists("v1"));
+  CHECK(dropped({.path = "v3", .ino = newer, .edits = staging.writers(newer)->edits}));
+}
+
+TEST_CASE("a file that something else needs is not dropped unsent", "[drain][keep]") {
+  UnsentScene it;
+  auto& files = *it.buffer.filesystem;
+  const auto ino = it.buffer.ino("v1");
+  SECTION("it is exported") {
+    REQUIRE(it.back({.names = {"v1"}}).totals.staged_out == 1);
+  }
+  SECTION("it has a class") {
+    REQUIRE(it.buffer.staging->set_keep("v1", fs::Keep::persistent));
+  }
+  SECTION("all have a class") {
+    REQUIRE(it.buffer.staging->set_keep("", fs::Keep::persistent));
+  }
+  SECTION("it has another name") {
+    REQUIRE(files.link({}, ino, fs::root_ino, "other"));
+  }
+  CHECK(it.unsent() == EMLINK);
+}
+
+TEST_CASE("a receipt lists what was dropped", "[drain][keep]") {
+  Receipt receipt;
+  ReceiptEntry known;
+  known.path = "home", known.action = Action::kept, known.reason = "x";
+  receipt.entries = {known};
+  known.path = "twice";
+  receipt.entries.push_back(known);
+  const std::vector<fs::DroppedResult> dropped{{.path = "home", .was_sent = true},
+                                               {.path = "lost", .size = 3, .mtime = 4},
+                                               {.path = "sent", .size = 5, .was_sent = true},
+                                               {.path = "twice"}};
+  Receipt without = receipt;
+  add_dropped(receipt, dropped, true);
+  add_dropped(without, dropped, false);
+  REQUIRE((receipt.entries.size() == 4 && without.entries.size() == 3));
+  CHECK((receipt.entries[0].reason == "x" && receipt.verdict == Verdict::complete));
+  CHECK((receipt.entries[1].action == Action::dropped && receipt.entries[1].bytes == 3 &&
+         receipt.entries[1].mtime == 4 && receipt.entries[1].reason == dropped_unsent));
+  CHECK((receipt.entries[2].action == Action::kept &&
+         receipt.entries[2].reason.contains(removed_from_buffer)));
+  CHECK(receipt.entries[3].reason.ends_with(dropped_unsent));
+  CHECK((receipt.totals.dropped == 1 && receipt.totals.kept == 3));
+}
+
 }  // namespace
 }  // namespace efs::stage
