@@ -150,8 +150,9 @@ class Backend {
   /// ENOSPC if the declared capacity is used up and the kernel does not enforce it (advisory
   /// enforcement).
   virtual Status admit_writer() = 0;
-  /// Call after containers were removed: the use that admit_writer() remembers may be too high.
-  virtual void look_again() = 0;
+  /// Call after containers were removed or cut: the use that admit_writer() and space() remember
+  /// may be too high. `only_if_full`: only if it leaves no room. A new sum may take long.
+  virtual void look_again(bool only_if_full) = 0;
   /// Returns when no sync of the store by another process keeps the space of containers that were
   /// removed before the call. Writes all data of the file system back, so it may take seconds.
   virtual void await_removed() = 0;

@@ -338,13 +338,13 @@ class Fsdax final : public PlainBackend {
     return advisory_use() < *options_.capacity ? Status{} : fail(ENOSPC);
   }
 
-  // Rescan only a full store: scanning all containers takes time.
-  void look_again() override {
+  // Scanning all containers takes time.
+  void look_again(bool only_if_full) override {
     if (!counts_at_times()) {
       return;
     }
     MutexLock lock(scan_mutex_);
-    if (scanned_ >= *options_.capacity) {
+    if (!only_if_full || scanned_ >= *options_.capacity) {
       next_scan_ = {};
     }
   }

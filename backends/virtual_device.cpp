@@ -226,9 +226,9 @@ class VirtualDevice final : public Backend {
     return any ? Status{} : last;
   }
 
-  void look_again() override {
+  void look_again(bool only_if_full) override {
     for (auto& one : options_.members) {
-      one.backend->look_again();
+      one.backend->look_again(only_if_full);
     }
   }
 

@@ -171,6 +171,10 @@ constexpr std::array families{
                "/fetch/running"},
     FamilyName{"efs_fetch_waiting", "gauge", "", "Operations of programs that wait for an input.",
                "/fetch/waiting"},
+    FamilyName{"efs_evicted_files", "counter", "", "Contents that left the full buffer.",
+               "/evict/evicted"},
+    FamilyName{"efs_evicted_bytes", "counter", "bytes", "Bytes of these contents.",
+               "/evict/evicted_bytes"},
     FamilyName{"efs_tasks", "gauge", "", "Loads and unloads, by kind and state.", ""}};
 
 // The daemon has one more, without a bound, and leaves out those at the end that are empty.

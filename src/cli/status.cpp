@@ -435,6 +435,14 @@ void print_fetch(std::ostream& out, const replies::Fetch& fetch) {
   }
 }
 
+void print_evict(std::ostream& out, const replies::Evict& evict) {
+  out << "  evicted  " << evict.evicted << " contents (" << format_bytes(evict.evicted_bytes)
+      << ") left the full buffer\n";
+  if (evict.last_error) {
+    out << "           no more room can be made: " << printable(*evict.last_error) << "\n";
+  }
+}
+
 void print_tasks(std::ostream& out, const std::vector<replies::Task>& tasks) {
   constexpr std::size_t shown_finished = 5;  // the last ones
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -485,6 +493,9 @@ void print_status(std::ostream& out, const Json& document, bool colour) {
   }
   if (s.fetch) {
     print_fetch(out, *s.fetch);
+  }
+  if (s.evict) {
+    print_evict(out, *s.evict);
   }
   print_tasks(out, s.tasks);
 }

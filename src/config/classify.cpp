@@ -249,6 +249,19 @@ std::optional<std::chrono::seconds> drain_of(const JobConfig& config, std::strin
   return rule == nullptr ? std::nullopt : rule->drain;
 }
 
+bool evicts_result(const JobConfig& config, std::string_view path) {
+  const auto* rule = output_rule(config, path, false);
+  return rule != nullptr && rule->evict == Evict::when_full;
+}
+
+bool evicts(const JobConfig& config) {
+  const auto may_evict = [](const auto& one) {
+    return one.evict == Evict::when_full;
+  };
+  return std::ranges::any_of(config.resources, may_evict) ||
+         std::ranges::any_of(config.outputs, may_evict);
+}
+
 bool drains_results(const JobConfig& config) {
   return std::ranges::any_of(config.outputs,
                              [](const OutputRule& rule) { return rule.drain.has_value(); });

@@ -68,6 +68,9 @@ struct Backend {
 /// before the job starts.
 enum class StageWhen : std::uint8_t { now, background, on_access };
 
+/// Whether files whose contents the PFS has give their room to others.
+enum class Evict : std::uint8_t { never, when_full };
+
 /// What becomes of an input whose content comes later and whose PFS file has changed meanwhile.
 enum class Changed : std::uint8_t { fail, accept };
 
@@ -98,6 +101,7 @@ struct Resource {
   // symbolic links are staged in as their target files and directories
   bool follow = false;
   StageWhen stage = StageWhen::now;
+  Evict evict = Evict::never;
   Changed changed = Changed::fail;
   int line = 0;       // line in the job file, for messages
   bool open = false;  // its path has patterns that only the submitted job's nodes can resolve
@@ -117,6 +121,7 @@ struct OutputRule {
   std::optional<std::chrono::seconds> drain = {};
   // with `drain`: so many of the newest versions stay in the buffer, see VersionName; 0: all
   unsigned keep = 0;
+  Evict evict = Evict::never;  // with `drain`
   // with `keep`: the first version and then one in so many go to results-dir while the job runs
   unsigned send_one_in = 1;
 };
@@ -266,6 +271,10 @@ bool drains_results(const JobConfig& config);
 /// Returns the version to which the result at `path` belongs; nullopt if the rule that decides its
 /// class has no `keep`.
 std::optional<VersionName> version_name(const JobConfig& config, std::string_view path);
+/// Returns whether results at `path` may lose their contents when the buffer is full.
+bool evicts_result(const JobConfig& config, std::string_view path);
+/// Returns whether any resource or rule has `evict: when-full`.
+bool evicts(const JobConfig& config);
 /// Returns whether any rule has `keep`.
 bool keeps_versions(const JobConfig& config);
 /// Returns whether any rule sends only some versions (OutputRule::send_one_in).

@@ -51,6 +51,7 @@ constexpr std::array classes_words{word("persistent", FileClass::persistent),
 constexpr std::array stage_words{word("now", StageWhen::now),
                                  word("on-access", StageWhen::on_access),
                                  word("background", StageWhen::background)};
+constexpr std::array evict_words{word("never", Evict::never), word("when-full", Evict::when_full)};
 constexpr std::array changed_words{word("fail", Changed::fail), word("accept", Changed::accept)};
 constexpr std::array distributions_words{word("replicate", Distribute::replicate),
                                          word("partition", Distribute::partition)};
@@ -207,7 +208,7 @@ constexpr std::array<KeyOf<B>, 8> backends_table{{
 }};
 
 using R = Resource;
-constexpr std::array<KeyOf<R>, 13> resources_table{{
+constexpr std::array<KeyOf<R>, 14> resources_table{{
     {{"path", a_place, "", "file, directory or pattern below root-dir",
       mandatory | read_elsewhere}},
     {{"list", a_place, "", "text file that names inputs, in the place of path", read_elsewhere}},
@@ -230,13 +231,15 @@ constexpr std::array<KeyOf<R>, 13> resources_table{{
      in<&R::follow>()},
     {{"stage", one_of(stage_words), "", "when the contents of its files are copied"},
      in<&R::stage>()},
+    {{"evict", one_of(evict_words), "", "whether unused contents give their room to other files"},
+     in<&R::evict>()},
     {{"changed", one_of(changed_words), "",
       "with stage: whether a version that has changed since may be fetched"},
      in<&R::changed>()},
 }};
 
 using O = OutputRule;
-constexpr std::array<KeyOf<O>, 8> outputs_table{{
+constexpr std::array<KeyOf<O>, 9> outputs_table{{
     {{"path", a_place, "", "file, directory or pattern below mount-dir",
       mandatory | read_elsewhere}},
     {{"as", a_place, "", "what it is called in results-dir", read_elsewhere}},
@@ -248,6 +251,8 @@ constexpr std::array<KeyOf<O>, 8> outputs_table{{
       read_elsewhere}},
     {{"keep", a_number(1, 1'000'000), "all", "so many of the newest versions stay in the buffer"},
      in<&O::keep>()},
+    {{"evict", one_of(evict_words), "", "whether results that are home give their room to others"},
+     in<&O::evict>()},
     {{"to-pfs", a_text, "", "which versions go home while the job runs, as in 1 in 10",
       read_elsewhere}},
 }};

@@ -264,6 +264,30 @@ void check_keep(const Section& section, const OutputRule& rule, ProblemList& pro
   }
 }
 
+/// What a section must have beside a key.
+struct Needed {
+  bool is_there = false;
+  const char* what;
+  const char* advice;
+};
+
+// Checks what the eviction of contents goes with.
+void check_evict(const Section& section, const Needed& needed, const JobConfig& config,
+                 ProblemList& problems) {
+  const auto mark = section.mark_of("evict");
+  if (!needed.is_there) {
+    problems.add(mark, std::string("'evict: when-full' goes with ") + needed.what + " only",
+                 needed.advice);
+  } else if (config.backends.size() > 1) {
+    problems.add(mark, "'evict: when-full' goes with one backend only",
+                 "leave it out, or name one backend");
+  } else if (config.backends.front().type != BackendType::dram &&
+             !config.backends.front().capacity) {
+    problems.add(mark, "'evict: when-full' goes with a backend that has a capacity only",
+                 "say how much of the file system is the job's, as in capacity: 100 GiB");
+  }
+}
+
 // Reads which versions go home while the job runs: "1 in N".
 void read_to_pfs(const Section& section, OutputRule& rule, ProblemList& problems) {
   constexpr unsigned most = 1'000'000;
@@ -332,6 +356,13 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config,
     if (resource.follow) {
       check_follow(section, config, problems);
     }
+    if (resource.evict == Evict::when_full) {
+      check_evict(section,
+                  {.is_there = resource.stage == StageWhen::on_access,
+                   .what = "stage: on-access",
+                   .advice = "add stage: on-access"},
+                  config, problems);
+    }
     check_changed(section, resource, problems);
     if (section.find("list") || section.bad.contains("list")) {
       read_list(section, resource, config, problems);
@@ -370,6 +401,13 @@ void read_outputs(const std::vector<Section>& sections, JobConfig& config, Probl
     }
     read_drain(section, rule, problems);
     check_keep(section, rule, problems);
+    if (rule.evict == Evict::when_full) {
+      check_evict(section,
+                  {.is_there = rule.drain.has_value(),
+                   .what = "'drain'",
+                   .advice = "add drain: on-close; only results that are home can give their room"},
+                  config, problems);
+    }
     read_to_pfs(section, rule, problems);
     config.outputs.push_back(std::move(rule));
   }

@@ -278,6 +278,12 @@ void fields_of(Is<Fetch> auto& it, auto&& see) {
   see("last_error", it.last_error);
 }
 
+void fields_of(Is<Evict> auto& it, auto&& see) {
+  see("evicted", it.evicted);
+  see("evicted_bytes", it.evicted_bytes);
+  see("last_error", it.last_error);
+}
+
 void fields_of(Is<Status> auto& it, auto&& see) {
   result(true, see);
   fields_of(it.progress, see);
@@ -294,6 +300,7 @@ void fields_of(Is<Status> auto& it, auto&& see) {
   see.part("io", it.mount);
   see("drain", it.drain);
   see("fetch", it.fetch);
+  see("evict", it.evict);
   see.part("changed_files", it.changed);
 }
 

@@ -182,6 +182,14 @@ struct Fetch {
   bool operator==(const Fetch&) const = default;
 };
 
+/// The contents that left a full buffer, of a job with `evict: when-full`.
+struct Evict {
+  std::uint64_t evicted = 0, evicted_bytes = 0;  // files, once for each time
+  std::optional<std::string> last_error;         // while nothing can be evicted
+
+  bool operator==(const Evict&) const = default;
+};
+
 struct Status {
   Progress progress;
   Identity job;
@@ -196,6 +204,7 @@ struct Status {
   std::optional<Mount> mount;
   std::optional<Drain> drain;
   std::optional<Fetch> fetch;
+  std::optional<Evict> evict;
   std::optional<Changed> changed;
 
   bool operator==(const Status&) const = default;

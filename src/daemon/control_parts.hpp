@@ -17,6 +17,7 @@
 #include "stage/copy/progress.hpp"
 #include "stage/import/fetch.hpp"
 #include "stage/live/drop.hpp"
+#include "stage/live/evict.hpp"
 #include "stage/live/load.hpp"
 #include "stage/live/unload.hpp"
 
@@ -153,6 +154,21 @@ class FetchControl {
   virtual bool is_fetching(std::uint64_t ino) = 0;
   /// Waits until no file of the background is left, at most so long.
   virtual Background await_background(std::chrono::milliseconds time) = 0;
+};
+
+/// The eviction of contents that the PFS has.
+class EvictTransfers {
+ public:
+  EvictTransfers() = default;
+  virtual ~EvictTransfers() = default;
+  EvictTransfers(const EvictTransfers&) = delete;
+  EvictTransfers& operator=(const EvictTransfers&) = delete;
+
+  /// Frees the room of evictions that a dead worker has begun.
+  virtual void end_evictions() = 0;
+  /// As stage::evict().
+  virtual stage::Eviction evict(std::uint64_t bytes, stage::Progress& progress) = 0;
+  virtual Space space() = 0;
 };
 
 /// The mount that programs use.

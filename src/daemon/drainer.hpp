@@ -48,6 +48,9 @@ class Drainer final : public StatusSource {
 
   void add_status(control::replies::Status& status) override;
 
+  /// True if results are on their way home. Thread-safe.
+  bool has_due() const { return due_ > 0; }
+
  private:
   using Time = DrainSchedule::Time;
   struct Run;

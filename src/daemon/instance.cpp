@@ -73,7 +73,7 @@ Instance::~Instance() {
   (void)stops_.enter(Event::destroyed);
   server_.reset();
   end_draining();
-  (void)fetcher_.end(Clock::time_point::max());
+  (void)end_reading(Clock::time_point::max());
 }
 
 Status Instance::listen() {
@@ -96,6 +96,14 @@ Status Instance::listen() {
                                                  .turns = turns_,
                                                  .figures = figures ? &figures->drained : nullptr});
     sources.push_back(drainer_.get());
+  }
+  if (config::evicts(options_.config)) {
+    auto* const figures = options_.mount.figures;
+    evictor_ =
+        std::make_unique<Evictor>(Evictor::Parts{.transfers = transfers_,
+                                                 .drainer = drainer_.get(),
+                                                 .figures = figures ? &figures->evicted : nullptr});
+    sources.push_back(evictor_.get());
   }
   status_ = std::make_unique<JobStatus>(JobStatus::Parts{.facts = facts_,
                                                          .stops = stops_,
@@ -305,6 +313,7 @@ void Instance::open_session() {
                        .sinks = watchers_.sinks(),
                        .put_aside = fetcher_.put_aside()});
   fetcher_.begin(store_.files());
+  begin_evicting();
 }
 
 void Instance::publish() {
@@ -312,6 +321,17 @@ void Instance::publish() {
   mount_.publish();
   fetcher_.fetch_all();
   begin_draining();
+}
+
+void Instance::begin_evicting() {
+  if (evictor_) {
+    evictor_->begin(store_.files());
+  }
+}
+
+bool Instance::end_reading(Clock::time_point until) {
+  const bool evictions_ended = !evictor_ || evictor_->end(until);
+  return fetcher_.end(until) && evictions_ended;
 }
 
 // Without it a stop exports all results.
@@ -347,7 +367,7 @@ void Instance::tear_down() {
   mount_.release_point();
   mount_.remove_point();
   // A stop may have left a fetch that hangs.
-  if (!fetcher_.end(Clock::now() + patience_with_fetches)) {
+  if (!end_reading(Clock::now() + patience_with_fetches)) {
     end_with_fetches();
   }
   store_.close([this] { mount_.close_session(); });

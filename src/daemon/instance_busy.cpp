@@ -54,7 +54,7 @@ bool Instance::end_fetches(const StopRequest& request) {
     const StopRequest last = stops_.last_of(request);
     const auto end = last.times.until ? last.times.quarter(begin, most) : begin + most / 2;
     const auto now = Clock::now();
-    if (fetcher_.end(std::min(end, now + look))) {
+    if (end_reading(std::min(end, now + look))) {
       return true;
     }
     if (now >= end) {

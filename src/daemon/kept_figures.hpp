@@ -40,6 +40,11 @@ struct KeptFetched {
   std::atomic<std::uint64_t> failures{0};
 };
 
+/// Contents that left a full buffer, in all workers.
+struct KeptEvicted {
+  std::atomic<std::uint64_t> files{0}, bytes{0};
+};
+
 struct KeptFigures {
   fuse::Counters counters;
   KeptStagedIn staged_in;  // written once, before the flag below
@@ -49,6 +54,7 @@ struct KeptFigures {
   fuse::DoorTotals door;
   KeptDrained drained;
   KeptFetched fetched;
+  KeptEvicted evicted;
   // last: its pages stay untouched until they are needed
   fuse::Usage usage;
 };

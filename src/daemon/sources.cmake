@@ -12,6 +12,7 @@ set(sources
   drain_schedule.cpp
   drainer.cpp
   efsd.cpp
+  evictor.cpp
   fetch_queue.cpp
   fetcher.cpp
   fetcher_ahead.cpp

@@ -202,6 +202,9 @@ FetchOutcome TransferService::fetch(std::uint64_t ino, stage::Progress& progress
   fs::Filesystem& files = its_.store.files();
   fs::Staging staging(files);
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
+  if (const auto file = staging.attributes(ino)) {
+    make_room_ahead(files, static_cast<std::uint64_t>(file->st_size));
+  }
   const stage::ScratchPool::Loan scratch(fetch_buffers_);
   FetchOutcome outcome;
   (void)files.with_room([&]() -> Status {
@@ -216,6 +219,35 @@ FetchOutcome TransferService::fetch(std::uint64_t ino, stage::Progress& progress
   return outcome;
 } catch (const std::bad_alloc&) {
   return {.kind = FetchOutcome::Kind::failed, .error = {ENOMEM, "out of memory"}};
+}
+
+// Else a large file would be copied in vain up to the point where the buffer is full.
+void TransferService::make_room_ahead(fs::Filesystem& files, std::uint64_t bytes) {
+  if (its_.store.space().available < bytes) {
+    (void)files.make_room(bytes);
+  }
+}
+
+void TransferService::end_evictions() {
+  fs::Staging staging(its_.store.files());
+  std::vector<std::uint64_t> remote;
+  for (const auto& file : staging.remote_files(false)) {
+    remote.push_back(file.ino);
+  }
+  (void)staging.free_evicted(remote);  // what it cannot free, the next fetch frees
+}
+
+Space TransferService::space() {
+  return its_.store.space();
+}
+
+stage::Eviction TransferService::evict(std::uint64_t bytes, stage::Progress& progress) {
+  fs::Staging staging(its_.store.files());
+  stage::PacedPfs pfs = paced_pfs(progress.cancel);
+  const stage::Options how = options();
+  return stage::evict(
+      {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
+      bytes);
 }
 
 stage::Receipt TransferService::unload_by(const stage::UnloadRequest& what,

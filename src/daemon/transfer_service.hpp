@@ -26,13 +26,14 @@
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until(), drain(), drop(), fetch() and the figures are thread-safe. The
-/// other functions are for the thread of the instance. The buffer must be open, except for
-/// inherit() and the figures.
+/// load(), unload(), unload_until(), drain(), drop(), fetch(), evict() and the figures are
+/// thread-safe. The other functions are for the thread of the instance. The buffer must be open,
+/// except for inherit() and the figures.
 class TransferService final : public StatusSource,
                               public LiveTransfers,
                               public DrainTransfers,
-                              public FetchTransfers {
+                              public FetchTransfers,
+                              public EvictTransfers {
  public:
   /// All outlive this object. The import notes in `config` the files that lists name.
   struct Parts {
@@ -75,6 +76,11 @@ class TransferService final : public StatusSource,
   /// Fetches the content of a remote file. Without a turn, if a program may wait for it.
   FetchOutcome fetch(std::uint64_t ino, stage::Progress& progress) override;
 
+  void end_evictions() override;
+  stage::Eviction evict(std::uint64_t bytes, stage::Progress& progress) override;
+
+  Space space() override;
+
   bool takes_turns() const override { return its_.turns.takes_turns(); }
 
   Status begin_turn(std::uint64_t bytes, const stage::Progress& progress) override;
@@ -106,6 +112,7 @@ class TransferService final : public StatusSource,
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel);
 
  private:
+  void make_room_ahead(fs::Filesystem& files, std::uint64_t bytes);
   stage::Receipt unload_by(const stage::UnloadRequest& what, stage::Progress& progress,
                            const SlotLimits& limits);
   Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);

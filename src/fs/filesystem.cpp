@@ -29,6 +29,10 @@ struct ChangedInode {
 
   std::uint64_t operator()(const LostWrites& r) const { return r.ino; }
 
+  std::uint64_t operator()(const Fetched& r) const { return r.ino; }
+
+  std::uint64_t operator()(const Evicted& r) const { return r.ino; }
+
   std::uint64_t operator()(const auto&) const { return 0; }
 };
 
@@ -466,6 +470,7 @@ Result<struct stat> Filesystem::stat_of(const Inode& inode,
 Result<std::shared_ptr<Container>> Filesystem::container(std::uint64_t ino) const {
   EFS_TRY(check_here(ino));
   auto opened = backend_.open(ino);
+  EFS_TRY(check_here(ino));  // an eviction may have come before the open, and cannot come after it
   if (opened || opened.error().code != ENOENT) {
     return opened;
   }

@@ -42,6 +42,7 @@
 #include "fs/put_off_removals.hpp"
 #include "fs/quiet_files.hpp"
 #include "fs/removals.hpp"
+#include "fs/room_maker.hpp"
 #include "fs/seal.hpp"
 #include "fs/snapshot_schedule.hpp"
 #include "fs/space_account.hpp"
@@ -318,6 +319,10 @@ class Filesystem final : private QuietFiles {
   /// The remote files that rename() of these names would wait for.
   std::vector<std::uint64_t> remote_in_rename(const NameIn& from, const NameIn& to,
                                               unsigned flags) const EFS_EXCLUDES(mutex_);
+  /// False if the contents of the evictable ones among these files take more than half of the
+  /// buffer: they might never be here together.
+  bool fit_at_once(std::span<const std::uint64_t> remote) const EFS_EXCLUDES(mutex_);
+
   bool is_remote(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
 
   /// False: no file is remote, and none will be, unless staging publishes one. Takes no lock.
@@ -354,8 +359,8 @@ class Filesystem final : private QuietFiles {
   std::uint64_t durable_records() const;
   struct statvfs statfs();
 
-  /// Carries out an operation of this class for a program. If it fails with ENOSPC and removed
-  /// files still hold space, frees that space and tries again.
+  /// Carries out an operation of this class for a program. If it fails with ENOSPC, frees the space
+  /// that removed files still hold, or that a RoomMaker finds, and tries again.
   template <typename Operation>
   auto with_room(Operation operation) -> decltype(operation()) {
     constexpr int most_tries = 20;
@@ -364,7 +369,7 @@ class Filesystem final : private QuietFiles {
     auto done = operation();
     for (int tries = 0; tries < most_tries && !done && done.error().code == ENOSPC; ++tries) {
       const bool is_freed = free_removed() || times_freed_ != before;
-      if (!is_freed && !await_release() && !await_removed()) {
+      if (!is_freed && !await_release() && !await_removed() && !make_room(0)) {
         break;
       }
       before = times_freed_.load();
@@ -437,6 +442,14 @@ class Filesystem final : private QuietFiles {
   /// Registers the receiver of changes of names that the kernel did not request; null: none. Must
   /// outlive its use.
   void attach(KernelView* kernel) { kernel_ = kernel; }
+
+  /// Gives a full buffer a way to make room; null: none any more. `maker` outlives all requests.
+  void use_room_maker(RoomMaker* maker) { room_maker_ = maker; }
+
+  /// As RoomMaker::make_room().
+  bool make_room(std::uint64_t bytes);
+  /// As RoomMaker::keep_reserve().
+  void keep_reserve();
 
   /// Registers the sharer of containers of imported files, which is notified before one of them
   /// changes; null: none. Must outlive its use.
@@ -585,6 +598,10 @@ class Filesystem final : private QuietFiles {
       EFS_REQUIRES_SHARED(mutex_);
   /// As the container of a remote file will be. It is not asked, because a fetch changes it.
   static struct stat remote_stat_of(const Inode& inode);
+  /// True if the file is remote and its container still has a content (Remote::is_full).
+  bool is_full_remote(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
+  /// The container of the remote file is empty.
+  void note_emptied(std::uint64_t ino) EFS_EXCLUDES(mutex_);
   /// Fails if the file is remote.
   Status check_here(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
   /// Fails if the record would change or move a remote file.
@@ -804,11 +821,14 @@ class Filesystem final : private QuietFiles {
   // the file that gets its extended attributes before its name; 0: none
   std::uint64_t being_published_ EFS_GUARDED_BY(mutex_) = 0;
   std::atomic<KernelView*> kernel_{nullptr};
+  std::atomic<RoomMaker*> room_maker_{nullptr};
   std::atomic<Sharer*> sharer_{nullptr};
   std::atomic<ChangeWatch*> watch_{nullptr};  // called under the namespace lock
   Mutex parting_;                             // rank 7: one container at a time is unshared
   // rank 7: one thread at a time frees removed files; the others then find the space free
   Mutex freeing_;
+  // rank 7: a container of a remote file loses its content, and gets no other one meanwhile
+  Mutex emptying_;
 
   // Rank 10: guards the namespace and the journal. A thread that holds it does no I/O on file data,
   // except to punch zeros, and sends no reply to the kernel. A container exists before the record

@@ -266,7 +266,7 @@ bool Filesystem::free_removed() try {
     kernel->release_space();
   }
   space_.pay(debts);  // not before: who finds nothing owed does not wait for the kernel
-  backend_.look_again();
+  backend_.look_again(true);
   freed_up_to_ = removals;  // not before: others come here to wait for it
   ++times_freed_;
   return true;

@@ -38,6 +38,7 @@ std::string without_name(std::string_view names, std::string_view path) {
 }
 
 bool Inode::count_open(int flags) {
+  was_used.store(true, std::memory_order_relaxed);
   if ((flags & O_ACCMODE) == O_RDONLY) {
     ++read_opens;
     return false;

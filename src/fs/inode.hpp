@@ -56,7 +56,8 @@ struct InodeExtra {
 
   std::optional<KeptTime> kept_time;
   std::unique_ptr<Content> content;  // null: the container knows it
-  std::unique_ptr<Remote> remote;    // null: the content is here
+  // null, or with Remote::is_here: the content is here
+  std::unique_ptr<Remote> remote;
 };
 
 /// True if `path` is one of `names`, which are separated by NUL.
@@ -114,6 +115,7 @@ struct Inode {
   std::atomic<std::uint32_t> read_opens{0};
   // known not to be shared: no cache relies on its container's bytes
   std::atomic<bool> unshared{false};
+  mutable std::atomic<bool> was_used{false};  // opened since the last look for contents to evict
   // incremented by each open for writing and each change of attributes
   std::atomic<std::uint64_t> edits{0};
   // references of the kernel; an upper bound
@@ -153,7 +155,7 @@ struct Inode {
   const Content* content() const { return extra ? extra->content.get() : nullptr; }
 
   /// True if the container does not have the content, because the PFS has it.
-  bool is_remote() const { return extra && extra->remote; }
+  bool is_remote() const { return extra && extra->remote && !extra->remote->is_here; }
 
   /// True if a write by an unprivileged caller must clear a privilege, so that the worker must see
   /// every write.

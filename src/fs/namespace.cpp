@@ -555,8 +555,8 @@ Status Namespace::apply_one(const LostWrites& r) {
 // A snapshot has a remote file as it is: also one without an origin, or a changed one that only
 // lost its name.
 Status Namespace::apply_one(const MakeRemote& r) {
-  if (!S_ISREG(r.mode) || r.background > 1 || r.accepts > 1 || r.version.size > largest_file ||
-      r.room > largest_file) {
+  if (!S_ISREG(r.mode) || r.background > 1 || r.accepts > 1 || r.evictable > 1 ||
+      r.version.size > largest_file || r.room > largest_file) {
     return impossible("make remote");
   }
   auto remote = std::make_unique<Remote>(Remote{.version = r.version,
@@ -564,11 +564,11 @@ Status Namespace::apply_one(const MakeRemote& r) {
                                                 .background = r.background != 0,
                                                 .priority = r.priority,
                                                 .accepts = r.accepts != 0,
-                                                .room = r.room});
+                                                .room = r.room,
+                                                .evictable = r.evictable != 0,
+                                                .is_full = r.evictable != 0});
   EFS_TRY(make(r, std::move(remote)));
-  ++remote_files_;
-  remote_bytes_ += r.version.size;
-  remote_room_ += r.room;
+  begin_remote(*find(r.ino));
   return {};
 }
 
@@ -591,6 +591,21 @@ Status Namespace::apply_one(const NewVersion& r) {
   return {};
 }
 
+Status Namespace::apply_one(const Evicted& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || !inode->is_regular() || inode->dirty || inode->is_remote()) {
+    return impossible("evicted");
+  }
+  inode->more().remote = std::make_unique<Remote>(
+      Remote{.version = r.version, .source = r.source, .evictable = true, .is_full = true});
+  inode->atime = r.atime;
+  inode->mtime = r.mtime;
+  inode->ctime = r.ctime;
+  inode->extra->kept_time.reset();
+  begin_remote(*inode);
+  return {};
+}
+
 Status Namespace::apply_one(const Fetched& r) {
   Inode* inode = find(r.ino);
   if (inode == nullptr || !inode->is_remote()) {
@@ -601,11 +616,25 @@ Status Namespace::apply_one(const Fetched& r) {
   return {};
 }
 
+void Namespace::begin_remote(const Inode& inode) {
+  const Remote& remote = *inode.extra->remote;
+  ++remote_files_;
+  remote_bytes_ += remote.version.size;
+  remote_room_ += remote.room;
+}
+
+// What the PFS has of an evictable file is needed for its eviction.
 void Namespace::end_remote(Inode& inode) {
+  auto& remote = inode.extra->remote;
   --remote_files_;
-  remote_bytes_ -= inode.extra->remote->version.size;
-  remote_room_ -= inode.extra->remote->room;
-  inode.extra->remote.reset();
+  remote_bytes_ -= remote->version.size;
+  remote_room_ -= remote->room;
+  if (remote->evictable) {
+    remote->is_here = true;
+    remote->is_full = false;
+  } else {
+    remote.reset();
+  }
 }
 
 void Namespace::destroy(std::uint64_t ino) {

@@ -124,6 +124,7 @@ class Namespace {
   Status apply_one(const LostWrites& record);
   Status apply_one(const MakeRemote& record);
   Status apply_one(const Fetched& record);
+  Status apply_one(const Evicted& record);
   Status apply_one(const NewVersion& record);
 
   template <typename Event>
@@ -136,6 +137,8 @@ class Namespace {
   /// `remote`: null if the content is here.
   Status make(const MakeNode& record, std::unique_ptr<Remote> remote);
   void end_remote(Inode& inode);
+  /// Counts a file that is remote from now on.
+  void begin_remote(const Inode& inode);
 
   // These records concern requests and not names; Filesystem handles them.
   Status apply_one(const NewConnection&) { return {}; }

@@ -25,6 +25,10 @@ std::uint8_t needs_of(std::size_t type) {
   if (type == content) {
     return content_level;
   }
+  constexpr std::size_t new_version = type_of<NewVersion>(static_cast<Record*>(nullptr));
+  if (type >= new_version) {
+    return evicted_level;
+  }
   if (type >= remote) {
     return remote_level;
   }

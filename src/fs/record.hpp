@@ -264,12 +264,13 @@ struct MakeRemote : MakeNode {
   std::int32_t priority = 0;
   std::uint8_t accepts = 0;
   std::uint64_t room = 0;
+  std::uint8_t evictable = 0;
 
   template <typename F>
   void fields(F&& f) {
     MakeNode::fields(f);
     f(version.device, version.inode, version.size, version.mtime, version.ctime, source, background,
-      priority, accepts, room);
+      priority, accepts, room, evictable);
   }
 };
 
@@ -281,6 +282,21 @@ struct Fetched {
   template <typename F>
   void fields(F&& f) {
     f(ino);
+  }
+};
+
+/// Only the PFS has the content of this clean file from here on (Remote): its container may lose it
+/// when this record is durable (R3). The times are those that programs see.
+struct Evicted {
+  std::uint64_t ino = 0;
+  FileTime atime, mtime, ctime;
+  Origin version;  // of the PFS file
+  std::string source;
+
+  template <typename F>
+  void fields(F&& f) {
+    f(ino, atime, mtime, ctime, version.device, version.inode, version.size, version.mtime,
+      version.ctime, source);
   }
 };
 
@@ -304,13 +320,13 @@ using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXa
                             UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace,
                             Settled, Gone, SetContent, ledger::Announced, ledger::Exported,
                             ledger::Removed, ledger::Imported, ledger::DirectoryGiven,
-                            ledger::Missed, LostWrites, MakeRemote, Fetched, NewVersion>;
+                            ledger::Missed, LostWrites, MakeRemote, Fetched, NewVersion, Evicted>;
 
 /// The first level of the format, and the level that this efs has. A record states the level that
 /// its reader needs. A new type, or a new field behind the others (see record_fields.hpp), is a new
 /// level. It is needed, unless a reader may ignore the type or the field: encode() then keeps the
 /// lower level.
-inline constexpr std::uint8_t first_level = 4, record_level = 6;
+inline constexpr std::uint8_t first_level = 4, record_level = 7;
 
 /// The level of the ledger's events: a reader that skipped one could take another user's file for
 /// this store's. And of LostWrites: a reader that skipped it would export a file with a hole.
@@ -319,9 +335,13 @@ inline constexpr std::uint8_t ledger_level = 5;
 /// The level of remote files: a reader that skipped one could take its hole for its content.
 inline constexpr std::uint8_t remote_level = 6;
 
+/// The level of new versions and of evictions: a reader that skipped one could take an empty
+/// container, or another version, for the content.
+inline constexpr std::uint8_t evicted_level = 7;
+
 /// Reserved for SetContent. This efs has its type and Namespace::apply() for it, but its file
 /// systems cannot serve such a file. So it refuses the record (see decode()), and writes none.
-inline constexpr std::uint8_t content_level = 7;
+inline constexpr std::uint8_t content_level = 8;
 
 /// The new node of a MakeNode or a MakeRemote; null: another record.
 const MakeNode* node_of(const Record& record);

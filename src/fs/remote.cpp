@@ -126,4 +126,16 @@ std::vector<std::uint64_t> Filesystem::remote_in_rename(const NameIn& from, cons
   return found;
 }
 
+bool Filesystem::fit_at_once(std::span<const std::uint64_t> remote) const {
+  std::uint64_t bytes = 0;
+  const ReadLock lock(mutex_);
+  for (const auto ino : remote) {
+    const Inode* inode = names_.find(ino);
+    if (inode != nullptr && inode->is_remote() && inode->extra->remote->evictable) {
+      bytes += inode->extra->remote->version.size;
+    }
+  }
+  return bytes == 0 || bytes <= backend_.space().capacity / 2;
+}
+
 }  // namespace efs::fs

@@ -25,7 +25,8 @@ MakeRemote remote_node(const MakeNode& node, const Remote& remote) {
           static_cast<std::uint8_t>(remote.background),
           remote.priority,
           static_cast<std::uint8_t>(remote.accepts),
-          remote.room};
+          remote.room,
+          static_cast<std::uint8_t>(remote.evictable)};
 }
 
 namespace {
@@ -56,10 +57,15 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
   return r;
 }
 
+// Of a changed file, what the PFS has is not its content.
+bool has_remote_record(const Inode& inode) {
+  return inode.is_remote() || (inode.extra && inode.extra->remote && !inode.dirty);
+}
+
 Record node_record_of(const Inode& inode, std::uint64_t parent, const std::string& name,
                       std::uint64_t cookie) {
   const MakeNode node = make_node_of(inode, parent, name, cookie);
-  if (!inode.is_remote()) {
+  if (!has_remote_record(inode)) {
     return node;
   }
   return remote_node(node, *inode.extra->remote);
@@ -93,6 +99,9 @@ void emit_content(const Inode& inode, const Content& content,
 void emit_extras(const Inode& inode, const std::function<void(const Record&)>& emit) {
   static const InodeExtra none;
   const InodeExtra& extra = inode.extra ? *inode.extra : none;
+  if (has_remote_record(inode) && !inode.is_remote()) {
+    emit(Fetched{inode.ino});
+  }
   if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) {
     emit(staging_of(inode));
   }

@@ -48,6 +48,7 @@ set(sources
   staging.cpp
   staging_claims.cpp
   staging_drop.cpp
+  staging_evict.cpp
   staging_gone.cpp
   staging_invalidate.cpp
   staging_links.cpp

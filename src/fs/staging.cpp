@@ -142,6 +142,8 @@ Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
   }
   const std::shared_ptr<void> counted(nullptr, [&count](void*) { --count; });
   auto file = open_any_container(ino);
+  // An eviction may have come before the open. None comes after it: its lease would fail.
+  EFS_TRY(filesystem_.check_here(ino));
   if (file) {
     using Counted = std::pair<std::shared_ptr<Container>, std::shared_ptr<void>>;
     const auto both = std::make_shared<Counted>(std::move(file->container), counted);

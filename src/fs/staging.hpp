@@ -84,7 +84,13 @@ struct Remote {
   std::int32_t priority = 0;  // among these
   bool accepts = false;       // another version of the PFS file may become the content, too
   std::uint64_t room = 0;     // bytes that the content takes
-  std::string failure{};      // why the last fetch by this process failed, for people; not recorded
+  // gives its room to other files when it is full; no room is kept for the content meanwhile
+  bool evictable = false;
+  bool is_here = false;  // of an evictable file: the container has the content
+  // The container may have the content although it is not here: the record of that may not be
+  // durable, or an earlier worker may have died before it emptied the container.
+  bool is_full = false;
+  std::string failure{};  // why the last fetch by this process failed, for people; not recorded
 };
 
 /// The container of a file, open for reading and writing. It stays open as long as this or a copy.
@@ -268,6 +274,30 @@ class Staging {
   std::vector<SiblingFile> files_in(std::uint64_t directory) const;
   /// The path of a file with one name, for people; "": it has no name.
   std::string path_of(std::uint64_t ino) const;
+
+  // Contents that give their room to others (staging_evict.cpp).
+
+  /// A clean file with one name that no program has open just now.
+  struct EvictionCandidate {
+    std::uint64_t ino = 0;
+    std::string path;         // its name when it was imported or exported
+    std::uint64_t bytes = 0;  // that its content takes
+    FileTime since;           // when its container changed last
+    bool was_used = false;    // was opened since the last call
+    // of an evictable input: what the PFS has; nullopt: a result that was exported
+    std::optional<Remote> remote{};
+  };
+
+  /// Evictable inputs whose contents are here, and results of which results-dir has a copy.
+  std::vector<EvictionCandidate> eviction_candidates();
+  /// Makes the file remote: only `remote` has its content from here on, until it is fetched again.
+  /// The same checks as of drop_unused(), and its size must be that of `remote.version`. The
+  /// container keeps its room until free_evicted(). The caller has asked the PFS for that version.
+  Status evict_unused(const std::string& path, std::uint64_t ino, const Remote& remote);
+  /// The checks of evict_unused() without the eviction.
+  Status check_evictable(const std::string& path, std::uint64_t ino, const Remote& remote);
+  /// Makes these evictions durable and frees their room. Returns the number of bytes. Repeatable.
+  Result<std::uint64_t> free_evicted(std::span<const std::uint64_t> inos);
 
   struct RemoteTotals {
     std::uint64_t files = 0, bytes = 0;
@@ -490,6 +520,17 @@ class Staging {
   };
 
   Result<std::uint64_t> new_number();
+  /// The file with this name, if its content may leave the buffer.
+  Result<const Inode*> evictable_at(const std::string& path, std::uint64_t ino,
+                                    const Remote& remote);
+  /// Fails unless the content of the file may leave the buffer: see evict_unused().
+  Status may_evict(const Inode& inode, const std::string& path, std::uint64_t ino,
+                   const Remote& remote);
+  /// Empties the container of an evicted file, if it still has the content. Returns the bytes that
+  /// are free. The record of the eviction is durable.
+  Result<std::uint64_t> empty_evicted(std::uint64_t ino);
+  /// R3: returns when the records of all evictions survive power loss.
+  Status make_eviction_durable();
   /// As open_container(), also of a remote file.
   Result<OpenContainer> open_any_container(std::uint64_t ino);
   /// The directory that holds the last component of `path`, by the namespace alone. Under the

@@ -44,8 +44,13 @@ Result<std::optional<Staging::Fetch>> Staging::begin_fetch(std::uint64_t ino) {
     return std::unexpected(file.error());
   }
   fetch.file = std::move(*file);
+  const MutexLock emptying(filesystem_.emptying_);
+  if (filesystem_.is_full_remote(ino)) {  // R3, as free_evicted()
+    EFS_TRY(make_eviction_durable());
+  }
   fetch.arrived = std::make_shared<Arrived>(filesystem_);
   EFS_TRY(fetch.file.container->truncate(0));
+  filesystem_.note_emptied(ino);
   return fetch;
 }
 
@@ -66,6 +71,7 @@ Status Staging::end_fetch(const Fetch& fetch) {
   if (inode == nullptr || inode->nlink == 0 || !inode->is_remote()) {
     return lost_its_name();
   }
+  inode->was_used.store(true, std::memory_order_relaxed);  // by the open that waits for it
   // The fetch is no change that a program may see.
   inode->extra->kept_time =
       InodeExtra::KeptTime{.shown = inode->ctime, .ctime = now->st_ctim, .mtime = now->st_mtim};
@@ -168,7 +174,11 @@ std::vector<Staging::SiblingFile> Staging::files_in(std::uint64_t directory) con
 std::string Staging::path_of(std::uint64_t ino) const {
   const ReadLock lock(filesystem_.mutex_);
   const Inode* inode = filesystem_.names_.find(ino);
-  return inode != nullptr && inode->extra ? inode->extra->origin_path : std::string();
+  if (inode == nullptr || !inode->extra) {
+    return {};
+  }
+  const InodeExtra& extra = *inode->extra;
+  return extra.origin_path.empty() ? extra.saved_path : extra.origin_path;
 }
 
 Staging::RemoteTotals Staging::remote_totals() const {

@@ -34,6 +34,7 @@ set(sources
   import/reuse.cpp
   import/stage_in.cpp
   live/drop.cpp
+  live/evict.cpp
   live/inventory.cpp
   live/load.cpp
   live/names.cpp

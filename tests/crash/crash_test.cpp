@@ -36,8 +36,9 @@ void hold(const test::Scenario& scenario, Enumeration how) {
 }
 
 void hold_everything(Enumeration how) {
-  for (const auto& scenario : {test::every_operation(), test::every_staging(), test::every_export(),
-                               test::every_loss(), test::every_fetch(), test::bulky_attributes()}) {
+  for (const auto& scenario :
+       {test::every_operation(), test::every_staging(), test::every_export(), test::every_loss(),
+        test::every_fetch(), test::every_eviction(), test::bulky_attributes()}) {
     for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often}) {
       how.smallest_compaction = compaction;
       hold(scenario, how);
@@ -315,6 +316,12 @@ TEST_CASE("the enumeration notices each rule that is broken", "[crash][bites]") 
         scenario,
         {.durability = Durability::page, .places = places, .rules = {.free_after_durable = false}},
         "R3");
+    bites(test::every_eviction(),
+          {.durability = Durability::page,
+           .rounds = 16,
+           .places = places,
+           .rules = {.free_after_durable = false}},
+          "R3: a container is emptied before the record of its eviction is durable");
   }
   // The journal has one place.
   for (const auto durability : {Durability::cache_line, Durability::page}) {

@@ -287,7 +287,8 @@ std::string check_state(const Reference& reference, const Life& life, std::size_
   }
   for (const auto& [ino, promise] : life.promises) {
     const fs::Inode* inode = names.find(ino);
-    if (inode == nullptr || inode->nlink == 0 || found < promise.from_record) {
+    if (inode == nullptr || inode->nlink == 0 || inode->is_remote() ||
+        found < promise.from_record) {
       continue;
     }
     const std::string& content = world.find(ino)->visible;

@@ -589,14 +589,16 @@ Step stage_remote(const std::string& path, std::uint64_t size) {
             const fs::Origin version{.device = 1, .inode = file->ino, .size = size};
             const Status sized = file->container->truncate(size);
             if (!life.note(sized) ||
-                !life.note(test::publish_file(
-                    staging, life.backend,
-                    {.ino = file->ino,
-                     .path = path,
-                     .attributes = {.mode = 0644},
-                     .origin = version,
-                     .remote = fs::Remote{
-                         .version = version, .source = path, .accepts = true, .room = size}}))) {
+                !life.note(test::publish_file(staging, life.backend,
+                                              {.ino = file->ino,
+                                               .path = path,
+                                               .attributes = {.mode = 0644},
+                                               .origin = version,
+                                               .remote = fs::Remote{.version = version,
+                                                                    .source = path,
+                                                                    .accepts = true,
+                                                                    .room = size,
+                                                                    .evictable = true}}))) {
               staging.abandon(file->ino);
             }
           }};
@@ -638,6 +640,21 @@ Step fetch(const std::string& path, const std::string& content) {
             life.promises[ino] = {content, life.records_after};
             if (!life.note(staging.end_fetch(**begun)) && !life.world.ended()) {
               life.promises.erase(ino);
+            }
+          }};
+}
+
+// R3: what the PFS has leaves the buffer when the record of that is durable.
+Step evict(const std::string& path) {
+  return {"evict " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            const auto ino = life.find(path);
+            for (const auto& one : staging.eviction_candidates()) {
+              if (one.ino == ino && one.remote &&
+                  staging.check_evictable(one.path, ino, *one.remote) &&
+                  life.note(staging.evict_unused(one.path, ino, *one.remote))) {
+                life.note(staging.free_evicted(std::span(&ino, 1)));
+              }
             }
           }};
 }
@@ -929,6 +946,28 @@ Scenario every_fetch() {
           surely(fsyncdir()),
           create("g"),
           rename("g", "f"),
+          surely(fsyncdir())};
+}
+
+Scenario every_eviction() {
+  const std::string one(700, '1'), two(900, '2');
+  return {stage_remote("a", one.size()),
+          stage_remote("b", two.size()),
+          fetch("a", one),
+          fetch("b", two),
+          surely(settle()),
+          evict("a"),
+          evict("b"),
+          fetch_in_part("b", "part"),
+          fetch("a", one),
+          surely(fsyncdir()),
+          evict("a"),
+          fetch("a", one),
+          open_for_writing("a"),
+          evict("a"),
+          surely(fsyncdir()),
+          fetch("b", two),
+          evict("b"),
           surely(fsyncdir())};
 }
 

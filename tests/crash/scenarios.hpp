@@ -23,6 +23,8 @@ Scenario every_loss();
 
 /// Files whose contents come later, in part and as a whole.
 Scenario every_fetch();
+/// Contents that leave a full buffer, and come again.
+Scenario every_eviction();
 
 /// Steps with a visible change each, and syncs that are acknowledged.
 Scenario visible_operations();

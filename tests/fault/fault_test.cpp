@@ -333,7 +333,8 @@ Outcome with_failing_allocation(const test::Scenario& scenario, const Reference&
 
 std::vector<test::Scenario> all_scenarios() {
   return {test::every_operation(), test::every_staging(), test::every_export(),
-          test::every_loss(),      test::every_fetch(),   test::bulky_attributes()};
+          test::every_loss(),      test::every_fetch(),   test::every_eviction(),
+          test::bulky_attributes()};
 }
 
 // How to open the store of an earlier process.

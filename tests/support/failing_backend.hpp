@@ -88,7 +88,7 @@ class FailingBackend final : public PlainBackend {
 
   Status admit_writer() override { return real_.admit_writer(); }
 
-  void look_again() override { real_.look_again(); }
+  void look_again(bool only_if_full) override { real_.look_again(only_if_full); }
 
   void await_removed() override { real_.await_removed(); }
 

@@ -91,7 +91,7 @@ class ObservedBackend final : public PlainBackend {
 
   Status admit_writer() override { return inner_->admit_writer(); }
 
-  void look_again() override { inner_->look_again(); }
+  void look_again(bool only_if_full) override { inner_->look_again(only_if_full); }
 
   void await_removed() override { inner_->await_removed(); }
 

@@ -317,7 +317,7 @@ class SimBackend final : public PlainBackend {
             .available = place_.containers.size() < place_.room ? 1u << 30 : 0};
   }
 
-  void look_again() override {}
+  void look_again(bool) override {}
 
   void await_removed() override {}
 

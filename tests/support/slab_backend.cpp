@@ -730,7 +730,7 @@ class SlabBackend final : public PlainBackend {
 
   Status admit_writer() override { return {}; }
 
-  void look_again() override {}
+  void look_again(bool) override {}
 
   void await_removed() override {}
 

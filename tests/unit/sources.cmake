@@ -54,6 +54,7 @@ set(sources
   daemon/drain_candidates_test.cpp
   daemon/drain_schedule_test.cpp
   daemon/drainer_test.cpp
+  daemon/evictor_test.cpp
   daemon/fetch_queue_test.cpp
   daemon/fetcher_test.cpp
   daemon/file_verbs_test.cpp
@@ -88,6 +89,7 @@ set(sources
   fs/content_test.cpp
   fs/durability_test.cpp
   fs/event_room_test.cpp
+  fs/evict_test.cpp
   fs/extents_test.cpp
   fs/filesystem_test.cpp
   fs/free_removed_test.cpp
@@ -193,6 +195,7 @@ set(sources
   stage/import/stage_in_test.cpp
   stage/import/vanished_test.cpp
   stage/live/drop_test.cpp
+  stage/live/evict_test.cpp
   stage/live/load_unload_fault_test.cpp
   stage/live/load_unload_test.cpp
   stage/live/names_test.cpp

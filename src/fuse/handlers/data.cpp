@@ -101,6 +101,9 @@ Result<BackingTable::Acquired> open_file(const Request& request, const Opening& 
   Connection& connection = request.connection();
   fs::Filesystem& filesystem = connection.filesystem;
   const auto [ino, info, just_made] = opening;
+  if ((info->flags & O_ACCMODE) != O_RDONLY) {
+    filesystem.keep_reserve();  // writes by passthrough ask for no room
+  }
   auto opened = filesystem.with_room(
       [&] { return filesystem.open(request.caller(), ino, info->flags, just_made); });
   if (!opened) {

@@ -150,6 +150,9 @@ void rename(Request& request, const Rename& rename) {
   while (!renamed && needs_content(renamed.error())) {
     const auto remote = filesystem.remote_in_rename({rename.parent, name},
                                                     {rename.new_parent, new_name}, rename.flags);
+    if (!filesystem.fit_at_once(remote)) {
+      return request.reply_error(ENOSPC);
+    }
     if (!remote.empty()) {
       return wait_for_contents(request, remote);
     }

@@ -49,7 +49,9 @@ ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
 ReceiptEntry remote_entry(const fs::WalkItem& item) {
   if (!is_dirty(item)) {
     return receipt_entry(item, Action::unchanged,
-                         "its content is not here: no program has opened it, and the PFS has it");
+                         item.saved
+                             ? "results-dir has it; its content has left the buffer"
+                             : "its content is not here: no program uses it, and the PFS has it");
   }
   ReceiptEntry entry = receipt_entry(
       item, Action::failed,

@@ -554,7 +554,8 @@ class StageIn {
                                .background = entry.stage == config::StageWhen::background,
                                .priority = entry.priority,
                                .accepts = entry.accepts_change,
-                               .room = entry.needed};
+                               .room = is_evictable(entry) ? 0 : entry.needed,
+                               .evictable = entry.evictable};
     return complete(entry, *origin, *file->container, source, staged);
   }
 

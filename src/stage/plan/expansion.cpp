@@ -62,6 +62,7 @@ void Expansion::add(const config::Resource& resource) {
   priority_ = resource.priority;
   reusable_ = resource.reusable;
   stage_ = resource.stage;
+  evictable_ = resource.evict == config::Evict::when_full;
   accepts_change_ = resource.changed == config::Changed::accept;
   skips_vanished_ = resource.vanished == config::Vanished::skip;
   follows_ = resource.follow;

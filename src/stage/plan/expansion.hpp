@@ -148,6 +148,7 @@ class Expansion {
   std::string place_;  // the line of the list that names the input: "FILE:LINE"; "": no list
   bool reusable_ = false;
   config::StageWhen stage_ = config::StageWhen::now;
+  bool evictable_ = false;
   bool accepts_change_ = false;
   bool skips_vanished_ = false, follows_ = false;  // options of the resource that is being added
   // the resource names the path that is being added: it is not from a pattern or a walk

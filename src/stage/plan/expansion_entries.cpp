@@ -15,6 +15,7 @@ void add_requests_of(const PlanEntry& known, PlanEntry& entry) {
   entry.priority = std::max(entry.priority, known.priority);
   entry.reusable = entry.reusable || (entry.outside.empty() && known.reusable);
   entry.stage = std::min(entry.stage, known.stage);
+  entry.evictable = entry.evictable && known.evictable;
   entry.accepts_change = entry.accepts_change && known.accepts_change;
   entry.found = entry.found && known.found;
   entry.may_vanish = entry.found && entry.may_vanish && known.may_vanish;
@@ -43,6 +44,7 @@ PlanEntry& Expansion::insert_at(const std::string& path, std::optional<std::stri
   entry.priority = priority_;
   entry.reusable = entry.outside.empty() && reusable_;
   entry.stage = stage_;
+  entry.evictable = evictable_;
   entry.accepts_change = accepts_change_;
   entry.found = !named_;
   entry.may_vanish = entry.found && skips_vanished_;
@@ -66,6 +68,7 @@ void Expansion::ask_again(PlanEntry& entry) const {
   entry.priority = std::max(entry.priority, priority_);
   entry.reusable = entry.outside.empty() && (entry.reusable || reusable_);
   entry.stage = std::min(entry.stage, stage_);
+  entry.evictable = entry.evictable && evictable_;
   entry.accepts_change = entry.accepts_change && accepts_change_;
   entry.found = entry.found && !named_;
   entry.may_vanish = entry.may_vanish && entry.found && skips_vanished_;

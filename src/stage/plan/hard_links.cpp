@@ -44,6 +44,20 @@ void group_links(std::vector<PlanEntry>& entries) {
   }
 }
 
+// Evictable files need room for one of them at a time.
+void need_room_for_largest(Plan& plan) {
+  PlanEntry* largest = nullptr;
+  for (auto& entry : plan.entries) {
+    if (is_evictable(entry) && (largest == nullptr || entry.size > largest->size)) {
+      largest = &entry;
+    }
+  }
+  if (largest != nullptr) {
+    largest->needed = rounded(largest->size);
+    plan.needed += largest->needed;
+  }
+}
+
 void sum_up(Plan& plan) {
   plan.bytes = plan.needed = plan.inodes = plan.files = plan.reusable_files = plan.reusable_bytes =
       plan.remote_files = plan.remote_bytes = 0;
@@ -51,7 +65,7 @@ void sum_up(Plan& plan) {
     if (entry.type == EntryType::file) {
       ++plan.files;
     }
-    entry.needed = entry.link_to.empty() ? rounded(entry.size) : 0;
+    entry.needed = entry.link_to.empty() && !is_evictable(entry) ? rounded(entry.size) : 0;
     if (!entry.link_to.empty()) {
       continue;
     }
@@ -69,6 +83,7 @@ void sum_up(Plan& plan) {
     ++plan.reusable_files;
     plan.reusable_bytes += entry.size;
   }
+  need_room_for_largest(plan);
 }
 
 }  // namespace efs::stage

@@ -36,7 +36,7 @@ std::uint64_t hole_bytes(const PlanEntry& entry, PfsRef root, PfsIo& pfs) {
 // Fewer blocks than bytes can mean holes, or a PFS that compresses; only the files can tell.
 void leave_out_holes(Plan& plan, PfsIo& pfs) {
   const auto is_sparse = [](const PlanEntry& entry) {
-    return entry.type == EntryType::file && entry.link_to.empty() && entry.allocated < entry.size;
+    return entry.type == EntryType::file && entry.needed > 0 && entry.allocated < entry.size;
   };
   if (std::ranges::none_of(plan.entries, is_sparse)) {
     return;

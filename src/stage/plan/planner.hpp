@@ -47,6 +47,7 @@ struct PlanEntry {
   bool reusable = false;    // a resource permits it to be imported from, and kept in, the cache
   // when its content is copied; the earliest that a resource says
   config::StageWhen stage = config::StageWhen::now;
+  bool evictable = false;       // all resources that have it say evict: when-full
   bool accepts_change = false;  // all resources accept another version than the planned one
 
   const std::string& from() const { return source ? *source : path; }
@@ -57,6 +58,11 @@ struct PlanEntry {
 inline bool is_remote(const PlanEntry& entry) {
   return entry.stage != config::StageWhen::now && entry.type == EntryType::file && !entry.linked &&
          entry.link_to.empty() && entry.size > 0;
+}
+
+/// True for such a file that gives its room to others: no room is kept for it.
+inline bool is_evictable(const PlanEntry& entry) {
+  return is_remote(entry) && entry.evictable;
 }
 
 /// The bytes to transfer by the stage-in, without holes.

@@ -158,7 +158,7 @@ TEST_CASE("every key has a line of help and is there once", "[config][keys]") {
     CHECK_FALSE(key.values.empty());
     CHECK_FALSE(key.values.contains(' '));
   }
-  CHECK(seen.size() == 62);
+  CHECK(seen.size() == 65);
 }
 
 TEST_CASE("keys of one name have one kind of expansion", "[config][keys]") {

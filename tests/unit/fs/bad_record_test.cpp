@@ -93,7 +93,7 @@ TEST_CASE("only a regular file can be remote, and be fetched once", "[image]") {
     return !names.apply(other);
   };
   CHECK(is_refused([](auto& other) { other.mode = S_IFDIR | 0755; }));
-  CHECK(is_refused([](auto& other) { other.background = 2; }));
+  CHECK(is_refused([](auto& other) { other.evictable = 2; }));
   CHECK(is_refused([](auto& other) { other.version.size = UINT64_MAX; }));
   CHECK(is_refused([](auto& other) { other.accepts = 2; }));
   CHECK(is_refused([](auto& other) { other.room = UINT64_MAX; }));
@@ -107,6 +107,15 @@ TEST_CASE("only a regular file can be remote, and be fetched once", "[image]") {
   REQUIRE(names.apply(fs::Fetched{.ino = 7}));
   CHECK(names.remote_files() == 0);
   CHECK_FALSE(names.apply(fs::Fetched{.ino = 7}));
+  const fs::Evicted evicted{.ino = 7, .version = remote.version, .source = "remote"};
+  REQUIRE(names.apply(evicted));
+  CHECK(names.remote_bytes() == 10);
+  CHECK(names.remote_room() == 0);
+  CHECK_FALSE(names.apply(evicted));
+  REQUIRE(names.apply(fs::Fetched{.ino = 7}));
+  CHECK_FALSE(names.apply(fs::Evicted{.ino = fs::root_ino}));
+  REQUIRE(names.apply(fs::SetStaging{.ino = 7, .dirty = 1}));
+  CHECK_FALSE(names.apply(evicted));
   remote.ino = 8;
   remote.name = "other";
   REQUIRE(names.apply(remote));

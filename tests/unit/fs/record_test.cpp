@@ -48,9 +48,10 @@ std::vector<Record> examples() {
       ledger::DirectoryGiven{{1, 2}, {17, true, ledger::DirectoryShape{0750, 1, 2, 3}, true, 18}},
       ledger::Missed{50},
       LostWrites{7, 1},
-      MakeRemote{node, {6, 7, 8, 9, 10}, "b/name", 1, -3, 1, 11},
+      MakeRemote{node, {6, 7, 8, 9, 10}, "b/name", 1, -3, 1, 11, 1},
       Fetched{7},
-      NewVersion{7, {6, 7, 8, 9, 10}, 11, 12}};
+      NewVersion{7, {6, 7, 8, 9, 10}, 11, efs::FileTime{12}},
+      Evicted{7, 1, 2, 3, {6, 7, 8, 9, 10}, "/pfs/name"}};
 }
 
 std::vector<std::byte> bytes_of(const Record& record) {
@@ -70,13 +71,20 @@ bool is_of_level_5(const Record& record) {
 }
 
 bool is_of_level_6(const Record& record) {
-  return std::holds_alternative<MakeRemote>(record) || std::holds_alternative<Fetched>(record) ||
-         std::holds_alternative<NewVersion>(record);
+  return std::holds_alternative<MakeRemote>(record) || std::holds_alternative<Fetched>(record);
+}
+
+bool is_of_level_7(const Record& record) {
+  return std::holds_alternative<NewVersion>(record) || std::holds_alternative<Evicted>(record);
 }
 
 int level_of(const Record& record) {
   const bool is_content = std::holds_alternative<SetContent>(record);
-  return is_content ? 7 : is_of_level_6(record) ? 6 : is_of_level_5(record) ? 5 : 4;
+  return is_content              ? 8
+         : is_of_level_7(record) ? 7
+         : is_of_level_6(record) ? 6
+         : is_of_level_5(record) ? 5
+                                 : 4;
 }
 
 // As a reader that has the level of every record.
@@ -124,7 +132,7 @@ TEST_CASE("a reader skips the fields and the types of a later level, unless it n
     CHECK(refused.error().code == EPROTONOSUPPORT);
     CHECK(refused.error().what ==
           "a record of type " + std::to_string(record.index()) +
-              " needs level 7 of the format, and this efs has level 6. Nothing was removed. Open "
+              " needs level 8 of the format, and this efs has level 7. Nothing was removed. Open "
               "the store with the efs that wrote it, or a newer one");
     longer[1] = std::byte{first_level - 1};
     CHECK(decode(longer).error().code == EPROTO);

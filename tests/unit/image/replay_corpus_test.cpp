@@ -108,6 +108,7 @@ void make_corpus() {
   write_saved("staging", left_by(test::every_staging(), 1U << 30U));
   write_saved("exports", left_by(test::every_export(), 1U << 30U));
   write_saved("losses", left_by(test::every_loss(), 1U << 30U));
+  write_saved("evictions", left_by(test::every_eviction(), 1U << 30U));
   write_saved("fetches", left_by(test::every_fetch(), 1U << 30U));
   write_saved("snapshot", left_by(test::every_operation(), 1500));
 }

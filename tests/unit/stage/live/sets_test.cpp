@@ -11,7 +11,7 @@
 namespace efs::stage {
 namespace {
 
-const std::vector<std::string> all{"set/a", "set/b", "set/deep/c", "set/deep/d/e", "set/l"};
+const std::vector<std::string> members{"set/a", "set/b", "set/deep/c", "set/deep/d/e", "set/l"};
 
 struct SetScene : test::LiveScene {
   SetScene() {
@@ -32,7 +32,7 @@ struct SetScene : test::LiveScene {
   }
 
   Receipt send(PfsIo& pfs = posix_pfs()) {
-    auto names = all;
+    auto names = members;
     names.emplace_back("other");
     return back({.names = names, .results_only = true, .are_paths = true, .sets = {"set"}}, pfs);
   }
@@ -40,14 +40,14 @@ struct SetScene : test::LiveScene {
   bool is_whole() const {
     return out("set/a") == "content of a" && out("set/b") == "content of b" &&
            out("set/deep/c") == "content of c" && out("set/deep/d/e") == "content of e" &&
-           stdfs::is_symlink(config.results_dir + "/set/l");
+           std::filesystem::is_symlink(config.results_dir + "/set/l");
   }
 
-  bool is_absent() const { return !stdfs::exists(config.results_dir + "/set"); }
+  bool is_absent() const { return !std::filesystem::exists(config.results_dir + "/set"); }
 
   bool is_clean() const {
     return std::ranges::none_of(
-        all, [&](const auto& path) { return buffer.staging->find(path)->dirty; });
+        members, [&](const auto& path) { return buffer.staging->find(path)->dirty; });
   }
 };
 
@@ -61,13 +61,13 @@ TEST_CASE("a set goes as a whole", "[drain][sets]") {
   const auto receipt = it.send(pfs);
   INFO(describe(receipt));
   CHECK(receipt.verdict == Verdict::complete);
-  CHECK(receipt.totals.staged_out >= all.size() + 1);
+  CHECK(receipt.totals.staged_out >= members.size() + 1);
   CHECK((it.is_whole() && it.is_clean() && it.partials() == 0));
   CHECK(it.out("other") == "other");
-  CHECK((stdfs::status(it.config.results_dir + "/set").permissions() ==
-         static_cast<stdfs::perms>(0750)));
-  CHECK((stdfs::status(it.config.results_dir + "/set/deep").permissions() ==
-         static_cast<stdfs::perms>(0700)));
+  CHECK((std::filesystem::status(it.config.results_dir + "/set").permissions() ==
+         static_cast<std::filesystem::perms>(0750)));
+  CHECK((std::filesystem::status(it.config.results_dir + "/set/deep").permissions() ==
+         static_cast<std::filesystem::perms>(0700)));
 }
 
 TEST_CASE("a set that a program writes to does not go", "[drain][sets]") {
@@ -87,11 +87,11 @@ TEST_CASE("a set that a program writes to does not go", "[drain][sets]") {
 
 TEST_CASE("a set whose directory results-dir has is left to the stop", "[drain][sets]") {
   SetScene it;
-  stdfs::create_directory(it.config.results_dir + "/set");
+  std::filesystem::create_directory(it.config.results_dir + "/set");
   const auto receipt = it.send();
-  CHECK(receipt.totals.conflict == all.size());
+  CHECK(receipt.totals.conflict == members.size());
   CHECK(it.out("other") == "other");
-  CHECK(stdfs::is_empty(it.config.results_dir + "/set"));
+  CHECK(std::filesystem::is_empty(it.config.results_dir + "/set"));
   CHECK(it.back({.names = {"set"}}).verdict == Verdict::complete);
   CHECK((it.is_whole() && it.is_clean()));
 }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+// Makes room in the buffer: contents that the PFS has, and that no program uses, leave it (key
+// `evict`). The files keep their names and attributes, and the next open fetches the content.
+
+#include <cstdint>
+#include <string>
+
+#include "stage/live/live_transfer.hpp"
+
+namespace efs::stage {
+
+/// The outcome of an eviction.
+struct Eviction {
+  std::uint64_t files = 0, bytes = 0;  // whose room is free
+  std::uint64_t stayed = 0;            // files that were tried in vain
+  std::string why{};                   // of the last one of them, with its path
+};
+
+/// Frees at least `bytes`, if there are so many: first of the files that no program has opened
+/// lately, the oldest contents first. A file is a candidate if it is clean, has one name, and is an
+/// input of a resource, or a result of a rule, with `evict: when-full`. The PFS is asked for the
+/// very version right before. Gives up when the PFS fails for several files in a row.
+Eviction evict(const LiveArguments& with, std::uint64_t bytes);
+
+}  // namespace efs::stage
