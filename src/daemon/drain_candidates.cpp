@@ -41,7 +41,8 @@ KeptVersions::Reason reason_of(const Error& error) {
 // the job all the same: see stage::class_of().
 std::optional<DrainSchedule::Duration> DrainCandidates::interval_of(
     const fs::WalkItem& item) const {
-  const bool is_result = !item.origin || (item.saved && !config::is_input(config_, item.path));
+  const bool is_result =
+      !item.pfs.origin || (item.pfs.saved && !config::is_input(config_, item.path));
   return config::drain_of(config_, item.path, !is_result);
 }
 
@@ -50,8 +51,8 @@ bool DrainCandidates::is_covered(const std::string& path) const {
 }
 
 bool DrainCandidates::is_due(const fs::WalkItem& item) const {
-  return is_exported_type(item.attributes.st_mode) && stage::is_dirty(item) &&
-         item.unreadable.empty() && item.parts.empty() && interval_of(item) &&
+  return is_exported_type(item.attributes.st_mode) && item.due_for_export() &&
+         item.unreadable.empty() && item.pfs.parts.empty() && interval_of(item) &&
          stage::class_of(config_, item) == config::FileClass::persistent;
 }
 
@@ -90,7 +91,7 @@ void DrainCandidates::notice(const fs::WalkItem& item, Time now,
   if (!is_known) {
     names_.emplace(item.ino, Known{.path = item.path, .interval = *interval});
   }
-  if (stage::is_dirty(item)) {
+  if (item.due_for_export()) {
     schedule_.changed(item.ino, *interval, now);
   }
 }
@@ -183,12 +184,12 @@ KeptVersions::FileState DrainCandidates::state_of(const std::string& path, std::
   if (!item || item->ino != ino || !S_ISREG(item->attributes.st_mode) || !interval_of(*item)) {
     return FileState::gone;
   }
-  if (stage::is_dirty(*item)) {
+  if (item->due_for_export()) {
     const auto writers = staging_.writers(ino);
     return !writers || writers->open > 0 ? FileState::written : FileState::changed;
   }
   const bool is_elsewhere = refused_.contains(path) || beside_.contains(path);
-  return item->saved && !is_elsewhere ? FileState::home : FileState::changed;
+  return item->pfs.saved && !is_elsewhere ? FileState::home : FileState::changed;
 }
 
 KeptVersions::Look DrainCandidates::look_at_versions() {

@@ -14,6 +14,7 @@ set(sources
   inode.cpp
   known_directories.cpp
   ledger_log.cpp
+  ledger_records.cpp
   mapped_file.cpp
   namespace.cpp
   open_table.cpp
@@ -46,11 +47,11 @@ set(sources
   snapshot.cpp
   space_account.cpp
   staging.cpp
-  staging_claims.cpp
   staging_gone.cpp
   staging_invalidate.cpp
   staging_links.cpp
   staging_live.cpp
   staging_remote.cpp
+  staging_revoke.cpp
   zero_pages.cpp
 )

@@ -95,8 +95,8 @@ std::vector<Staging::RemoteFile> Staging::remote_files(bool background_only) con
 // A remote file has one name, that of its import.
 std::string Staging::path_of(std::uint64_t ino) const {
   const ReadLock lock(filesystem_.mutex_);
-  const Inode* inode = filesystem_.names_.find(ino);
-  return inode != nullptr && inode->extra ? inode->extra->origin_path : std::string();
+  const auto& imported = filesystem_.names_.files().of(ino).imported;
+  return imported ? imported->names.text() : std::string();
 }
 
 Staging::RemoteTotals Staging::remote_totals() const {

@@ -24,7 +24,7 @@ struct Content {
 
 // An unchanged input is compared with its version on the PFS.
 bool has_original(const fs::WalkItem& item) {
-  return item.content.has_value() || item.remote;
+  return item.pfs.content.has_value() || item.remote;
 }
 
 std::string line_of(const Content& content) {

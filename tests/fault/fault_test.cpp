@@ -70,7 +70,7 @@ std::string listing(fs::Filesystem& filesystem) {
   list(filesystem, fs::root_ino, "", text);
   const auto items = fs::Staging(filesystem).walk().value();
   for (const auto& item : items) {
-    if (item.dirty) {
+    if (item.pfs.dirty) {
       text += item.path + " is dirty\n";
     }
   }

@@ -42,11 +42,11 @@ class GroupChoices {
   void look(fs::WalkItem& item) {
     const auto& attributes = item.attributes;
     const gid_t plain = groups_.of(attributes.st_uid);
-    const bool came_in = in_place_ && item.origin;  // it has this group on the PFS
+    const bool came_in = in_place_ && item.pfs.origin;  // it has this group on the PFS
     const bool by_directory = item.group_handed_down && !chosen_.contains(parent_of(item.path));
     if (!came_in && (attributes.st_gid == plain || by_directory)) {
       item.plain_group = plain;
-    } else if (S_ISDIR(attributes.st_mode) && (!came_in || item.dirty)) {
+    } else if (S_ISDIR(attributes.st_mode) && (!came_in || item.pfs.dirty)) {
       chosen_.insert(item.path);
     }
   }

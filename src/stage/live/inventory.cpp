@@ -27,10 +27,10 @@ const char* name_of(config::FileClass file_class) {
 }
 
 const char* staged(const fs::WalkItem& item) {
-  if (item.saved && !item.dirty) {
+  if (item.pfs.is_exported()) {
     return "out";
   }
-  return item.origin ? "in" : "no";
+  return item.pfs.origin ? "in" : "no";
 }
 
 bool is_staged_type(mode_t mode) {
@@ -39,7 +39,7 @@ bool is_staged_type(mode_t mode) {
 
 /// The effect of a stop on a name that no change or output rule concerns, in words.
 std::string fate_of_unchanged(const fs::WalkItem& item) {
-  if (item.saved) {
+  if (item.pfs.saved) {
     return "is not staged out: an unload exported it and it has not changed since";
   }
   return S_ISDIR(item.attributes.st_mode)
@@ -57,7 +57,7 @@ std::string obstacle_to_export(const config::JobConfig& config, const fs::WalkIt
   if (file_class == config::FileClass::temporary) {
     return "is dropped at the end: it is temporary";
   }
-  if (!item.parts.empty()) {
+  if (!item.pfs.parts.empty()) {
     return "cannot be staged out: only parts of it were loaded";
   }
   if (config.results_dir.empty()) {
@@ -73,17 +73,17 @@ std::string fate(const config::JobConfig& config, const fs::WalkItem& item,
     return "is not staged out: a socket, FIFO or device";
   }
   const std::string path = config::result_path(config, item.path);
-  const bool is_input = item.origin && !item.saved;
-  if (!is_dirty(item) && !(is_input && path != item.path)) {
+  const bool is_input = item.pfs.origin && !item.pfs.saved;
+  if (!item.due_for_export() && !(is_input && path != item.path)) {
     return fate_of_unchanged(item);
   }
   if (auto obstacle = obstacle_to_export(config, item, file_class); !obstacle.empty()) {
     return obstacle;
   }
-  std::string why = !is_dirty(item) ? "an output rule gives it another name there"
-                    : item.origin   ? "it was opened for writing, or changed, since the stage-in"
-                                    : "it is new, or has a new name";
-  if (item.saved) {
+  std::string why = !item.due_for_export() ? "an output rule gives it another name there"
+                    : item.pfs.origin ? "it was opened for writing, or changed, since the stage-in"
+                                      : "it is new, or has a new name";
+  if (item.pfs.saved) {
     why += "; results-dir has an earlier version of it";
   }
   return "is staged out to " + config.results_dir + "/" + path + ": " + why;
@@ -132,8 +132,8 @@ std::string record_lacking_content(fs::Staging& staging, const fs::WalkItem& ite
   } else if (!item.unreadable.empty()) {
     text += "  content      cannot be read from the buffer: " + printable(item.unreadable) + "\n";
   }
-  if (!item.parts.empty()) {
-    text += "  parts        only " + item.parts +
+  if (!item.pfs.parts.empty()) {
+    text += "  parts        only " + item.pfs.parts +
             " (offset+length) were loaded; the rest reads as zeros\n";
   }
   return text;
@@ -154,7 +154,7 @@ std::string fate_of_gone(const config::JobConfig& config, const std::string& nam
                                                      : "it is no persistent input");
   }
   const bool in_place = config::has_results_in_place(config);
-  if (!in_place && !item->saved) {
+  if (!in_place && !item->pfs.saved) {
     return "it stays on the PFS: results-dir has no copy of it";
   }
   if (const auto items = staging.walk(); items && !take_dropped(config, *items, inputs).empty()) {
@@ -193,7 +193,7 @@ Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) 
              {"type", type_of(item.attributes.st_mode)},
              {"size", item.attributes.st_size},
              {"class", name_of(class_of(config, item))},
-             {"dirty", is_dirty(item)},
+             {"dirty", item.due_for_export()},
              {"staged", staged(item)}};
   if (S_ISREG(item.attributes.st_mode) && item.place < config.backends.size()) {
     entry["backend"] = config.backends[item.place].id;
@@ -204,8 +204,8 @@ Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) 
   if (!item.fetch_failure.empty()) {
     entry["fetch_failure"] = item.fetch_failure;
   }
-  if (!item.parts.empty()) {
-    entry["parts"] = item.parts;
+  if (!item.pfs.parts.empty()) {
+    entry["parts"] = item.pfs.parts;
   }
   if (!item.unreadable.empty()) {
     entry["unreadable"] = item.unreadable;
@@ -243,10 +243,10 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
                : "") +
           "\n";
   text += "  class        " + std::string(name_of(file_class)) + ": " + printable(why) + "\n";
-  text += "  state        " + std::string(is_dirty(*item) ? "dirty" : "clean") +
-          (item->origin ? ", staged in from " +
-                              escaped(config.root_dir + "/" + config::source_of(config, item->path))
-                        : "") +
+  text += "  state        " + std::string(item->due_for_export() ? "dirty" : "clean") +
+          (item->pfs.origin ? ", staged in from " + escaped(config.root_dir + "/" +
+                                                            config::source_of(config, item->path))
+                            : "") +
           "\n";
   text += record_lacking_content(staging, *item, answer);
   text += record_writers(staging, *item, answer);

@@ -112,8 +112,8 @@ TEST_CASE("a remote file shows all but its content, and its container is not ask
   CHECK(s.filesystem->listxattr(ino)->size() == 1);
   const auto item = s.staging->find("file");
   CHECK(item->remote);
-  CHECK_FALSE(item->dirty);
-  CHECK_FALSE(item->content);
+  CHECK_FALSE(item->pfs.dirty);
+  CHECK_FALSE(item->pfs.content);
   CHECK(s.staging->remote_totals().files == 1);
   CHECK(s.staging->remote_totals().bytes == 7);
 }
@@ -162,7 +162,7 @@ TEST_CASE("every operation that needs the content, changes or moves a remote fil
   CHECK(files.servable({ino}).empty());
   CHECK(files.remote_in_rename({root_ino, "d"}, {root_ino, "e"}, 0) ==
         std::vector<std::uint64_t>{below});
-  CHECK_FALSE(s.staging->find("file")->dirty);
+  CHECK_FALSE(s.staging->find("file")->pfs.dirty);
   s.fetch(ino);
   s.fetch(below);
   CHECK_FALSE(files.has_remote());
@@ -184,8 +184,8 @@ TEST_CASE("a fetched file is clean, has its content and the times of before", "[
   CHECK(s.read(ino) == content);
   const auto item = s.staging->find("file");
   CHECK_FALSE(item->remote);
-  CHECK_FALSE(item->dirty);
-  CHECK(item->content == version);
+  CHECK_FALSE(item->pfs.dirty);
+  CHECK(item->pfs.content == version);
   CHECK(s.staging->begin_fetch(ino)->has_value() == false);
   CHECK(s.staging->remote_totals().bytes == 0);
 }
@@ -284,11 +284,11 @@ TEST_CASE("an unload that is not completed leaves a remote file that can be fetc
     }
     INFO(n);
     CHECK(item->remote);
-    CHECK(item->origin == version);
-    CHECK_FALSE(item->dirty);
+    CHECK(item->pfs.origin == version);
+    CHECK_FALSE(item->pfs.dirty);
     s.fetch(ino);
-    CHECK(s.staging->find("file")->parts.empty());
-    CHECK(s.staging->find("file")->content == version);
+    CHECK(s.staging->find("file")->pfs.parts.empty());
+    CHECK(s.staging->find("file")->pfs.content == version);
   }
 }
 
@@ -299,8 +299,8 @@ TEST_CASE("a name on the PFS that another file has taken leaves a remote file as
   const auto still = s.staging->revoke(std::span(&taken, 1), fs::Side::both, {});
   CHECK(still.contains("file"));
   CHECK(s.staging->gone().empty());
-  CHECK(s.staging->find("file")->content == std::nullopt);
-  CHECK(s.staging->find("file")->origin == version);
+  CHECK(s.staging->find("file")->pfs.content == std::nullopt);
+  CHECK(s.staging->find("file")->pfs.origin == version);
   // nor does one without a name, which the kernel still knows, stand in the way of a new file
   REQUIRE(s.filesystem->lookup(root_ino, "file"));
   REQUIRE(s.filesystem->unlink({}, root_ino, "file"));

@@ -113,8 +113,8 @@ void check_attributes(fs::Filesystem& filesystem) {
   CHECK(filesystem.getxattr(ino("input/changed"), "system.posix_acl_access")->size() == 44);
   CHECK(ino("d/one") == ino("d/deep/three"));
   CHECK(staging.find("d/empty")->keep == fs::Keep::temporary);
-  CHECK(staging.find("exported")->saved);
-  CHECK(staging.find("input/clean")->origin);
+  CHECK(staging.find("exported")->pfs.saved);
+  CHECK(staging.find("input/clean")->pfs.origin);
   const auto gone = staging.gone();
   REQUIRE(gone.size() == 1);
   CHECK(gone.front().path == "input/removed");
@@ -194,7 +194,7 @@ TEST_CASE("a start on a store of format 3 has all its files, and makes it format
   const auto listing = listing_of(**again.filesystem);
   CHECK(listing == expected);
   check_attributes(**again.filesystem);
-  CHECK(fs::Staging(**again.filesystem).find("more/parts")->parts == "0+4096");
+  CHECK(fs::Staging(**again.filesystem).find("more/parts")->pfs.parts == "0+4096");
 }
 
 TEST_CASE("a start after power loss converts a store of format 3, too", "[image][replay]") {

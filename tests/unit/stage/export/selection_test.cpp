@@ -29,8 +29,8 @@ fs::WalkItem file(const std::string& path, bool dirty) {
   fs::WalkItem item{.path = path};
   item.ino = 7;
   item.attributes.st_mode = S_IFREG | 0644;
-  item.dirty = dirty;
-  item.origin = fs::Origin{.inode = 3, .size = 5};
+  item.pfs.dirty = dirty;
+  item.pfs.origin = fs::Origin{.inode = 3, .size = 5};
   return item;
 }
 
@@ -70,7 +70,7 @@ TEST_CASE(
 TEST_CASE("a file of which only the attributes or a name were changed needs its content, too",
           "[stage][out]") {
   fs::WalkItem renamed = file("in/new-name", false);
-  renamed.origin.reset();
+  renamed.pfs.origin.reset();
   renamed.unreadable = "container 7: Input/output error";
   const std::vector<fs::WalkItem> items{renamed};
   const Selection selection = select_outgoing(job_with_results("in"), items);

@@ -215,7 +215,7 @@ TEST_CASE("a load brings the content of a remote file, also a load of a part", "
   const auto report = s.in(request);
   REQUIRE(report.ok());
   CHECK_FALSE(s.is_remote("d/a"));
-  CHECK(s.buffer.staging->find("d/a")->parts.empty());
+  CHECK(s.buffer.staging->find("d/a")->pfs.parts.empty());
   CHECK(s.buffer.read("d/a") == std::string(3000, 'a'));
   CHECK(s.leaks_nothing());
 }

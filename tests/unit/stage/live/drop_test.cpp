@@ -278,7 +278,7 @@ TEST_CASE("the check and the removal are one step", "[keep]") {
   it.home({"a", "b"});
   auto& staging = *it.buffer.staging;
   const auto copy = [&](const char* name) {
-    return *staging.find(name)->saved;
+    return *staging.find(name)->pfs.saved;
   };
   const auto a = it.buffer.ino("a");
   CHECK(staging.drop_unused("a", it.buffer.ino("b"), copy("a")).error().code == ESTALE);
