@@ -52,7 +52,7 @@ bool DrainCandidates::is_covered(const std::string& path) const {
 
 bool DrainCandidates::is_due(const fs::WalkItem& item) const {
   return is_exported_type(item.attributes.st_mode) && item.due_for_export() &&
-         item.unreadable.empty() && item.pfs.parts.empty() && interval_of(item) &&
+         item.content.unreadable.empty() && item.pfs.parts.empty() && interval_of(item) &&
          stage::class_of(config_, item) == config::FileClass::persistent;
 }
 

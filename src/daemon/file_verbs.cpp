@@ -224,7 +224,7 @@ Json FileVerbs::explain(const OpenBuffer& buffer, const requests::Explain& reque
   fs::Staging staging(buffer.files);
   const auto item = staging.find(*name);
   const bool several = buffer.backend.places() > 1;
-  const unsigned place = item ? item->place : 0;
+  const unsigned place = item ? item->content.place : 0;
   const std::string where =
       several ? its_.config.backends.at(place).id + " " + buffer.backend.at(place).description()
               : buffer.backend.description();

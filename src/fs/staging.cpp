@@ -415,24 +415,26 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   const Inode& inode = *step.inode;
   const std::string& path = step.path;
   const auto attributes = filesystem_.stat_of(inode);
-  WalkItem item{.path = path,
-                .ino = inode.ino,
-                .attributes = attributes ? *attributes : Filesystem::recorded_stat(inode),
-                .target = {},
-                .pfs = entry_of(inode, path),
-                .settled = inode.settled,
-                .keep = step.keep,
-                .keep_path = step.keep_path,
-                .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0};
+  WalkItem item{
+      .path = path,
+      .ino = inode.ino,
+      .attributes = attributes ? *attributes : Filesystem::recorded_stat(inode),
+      .target = {},
+      .pfs = entry_of(inode, path),
+      .content = {.place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0,
+                  .settled = inode.settled},
+      .group = {.handed_down = hands_down_group(step.parent, inode)},
+      .keep = step.keep,
+      .keep_path = step.keep_path};
   if (!attributes) {
-    item.unreadable =
+    item.content.unreadable =
         "container " + std::to_string(inode.ino) + ": " + describe(attributes.error());
   } else if (inode.lost_writes > 0) {
-    item.unreadable = "data that the kernel had collected could not be stored: it lacks some";
+    item.content.unreadable =
+        "data that the kernel had collected could not be stored: it lacks some";
   } else if (lost_its_content(item)) {
-    item.unreadable = "power loss took it before the first fsync: the file is empty";
+    item.content.unreadable = "power loss took it before the first fsync: the file is empty";
   }
-  item.group_handed_down = hands_down_group(step.parent, inode);
   if (!inode.extra) {
     return item;
   }
@@ -441,9 +443,9 @@ WalkItem Staging::item_of(const WalkStep& step) const {
     item.keep = extra.keep, item.keep_path = path;
   }
   item.xattrs = extra.xattrs;
-  item.remote = inode.is_remote();
-  if (item.remote) {
-    item.fetch_failure = extra.remote->failure;
+  item.content.remote = inode.is_remote();
+  if (item.content.remote) {
+    item.content.fetch_failure = extra.remote->failure;
   }
   if (S_ISLNK(inode.mode)) {
     item.target = extra.target;

@@ -85,6 +85,26 @@ using IsOver = std::function<bool()>;
 /// A walk over fewer names ignores IsOver: it takes milliseconds.
 inline constexpr std::size_t many_names = 16384;
 
+/// The content of an item in the buffer.
+struct BufferedContent {
+  unsigned place = 0;    // backend index of a regular file's content
+  bool settled = false;  // clean, and the content survives power loss
+  // why a regular file's content is unreadable (then its size is unknown, and 0 here) or lost
+  // (lost_its_content()); "": no known reason
+  std::string unreadable{};
+  bool remote = false;          // the content is not here: see Remote
+  std::string fetch_failure{};  // of a remote file: Remote::failure
+};
+
+/// The group of an item, for a stage-out (result_attributes.hpp).
+struct ItemGroup {
+  bool handed_down = false;  // the parent has the set-group-ID bit and the same group
+  // Set if no program chose the group: the group that a new file of the owner gets without a
+  // set-group-ID directory. results-group also sets it.
+  std::optional<gid_t> plain{};
+  bool is_asked = false;
+};
+
 /// One name of the namespace in the result of walk().
 struct WalkItem {
   std::string path;  // relative to the root ("a/b"); the root itself is left out
@@ -92,21 +112,11 @@ struct WalkItem {
   struct stat attributes{};
   std::string target;  // of a symbolic link
   std::map<std::string, std::string> xattrs{};
-  ledger::NameEntry pfs{};         // its versions on the PFS; pfs.replaced: by walk()
-  bool settled = false;            // clean, and the content survives power loss
-  Keep keep = Keep::by_rule;       // its own, or that of the nearest ancestor that has one
-  std::string keep_path;           // the path of the item that has `keep`; "" for the root
-  unsigned place = 0;              // backend index of a regular file's content
-  bool group_handed_down = false;  // the parent has the set-group-ID bit and the same group
-  // For a stage-out (result_attributes.hpp). Set if no program chose the group: the group that a
-  // new file of the owner gets without a set-group-ID directory. results-group also sets it.
-  std::optional<gid_t> plain_group{};
-  bool group_is_asked = false;
-  // why a regular file's content is unreadable (then its size is unknown, and 0 here) or lost
-  // (lost_its_content()); "": no known reason
-  std::string unreadable{};
-  bool remote = false;          // the content is not here: see Remote
-  std::string fetch_failure{};  // of a remote file: Remote::failure
+  ledger::NameEntry pfs{};  // its versions on the PFS; pfs.replaced: by walk()
+  BufferedContent content{};
+  ItemGroup group{};
+  Keep keep = Keep::by_rule;  // its own, or that of the nearest ancestor that has one
+  std::string keep_path;      // the path of the item that has `keep`; "" for the root
 
   bool due_for_export() const { return pfs.due_for_export(attributes.st_mode); }
 };

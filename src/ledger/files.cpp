@@ -204,12 +204,14 @@ void Files::add_replaced(bool linked, const std::string& path, const SavedCopy& 
   change.gone.emplace(path, std::move(input));
 }
 
-// `is_same`: the copy is the recorded one, under a further name.
-void Files::set_copy(const Node& node, const std::string& path, const SavedCopy& copy, bool is_same,
+void Files::set_copy(const Node& node, const std::string& path, const SavedCopy& copy,
                      const LeadsTo& leads_to, Change& change) const {
   FileEntry& entry = *change.entry;
-  if (is_same) {
-    entry.exported->names.add(path);  // a hard link: the copy has both names
+  // a hard link: the recorded copy has both names. (A copy that makes a changed file clean is
+  // another one.)
+  if (entry.exported && is_same_file(entry.exported->version, copy.version) &&
+      (change.dirty || !node.dirty)) {
+    entry.exported->names.add(path);
     entry.exported->version = copy.version;
     return;
   }
@@ -260,9 +262,7 @@ Change Files::exported(const Node& node, const std::string& path, const SavedCop
   const FileEntry& before = of(node.id);
   Change change{.entry = before};
   add_replaced(node.linked, path, copy, change);
-  const bool is_same =
-      !node.dirty && before.exported && is_same_file(before.exported->version, copy.version);
-  set_copy(node, path, copy, is_same, leads_to, change);
+  set_copy(node, path, copy, leads_to, change);
   change.entry->exported->as_imported =
       !node.dirty && before.imported && (!before.exported || before.exported->as_imported);
   if (copy.in_place) {
@@ -280,8 +280,7 @@ Change Files::copied(const Node* node, const std::string& path, const SavedCopy&
   }
   const FileEntry& before = of(node->id);
   change.entry = before;
-  const bool is_same = before.exported && is_same_file(before.exported->version, copy.version);
-  set_copy(*node, path, copy, is_same, leads_to, change);
+  set_copy(*node, path, copy, leads_to, change);
   change.entry->exported->as_imported = false;
   if (before.imported && before.imported->names.is_only(path) && before.exported &&
       before.exported->names.is_only(path) && is_before(before.exported->version, copy)) {
@@ -290,11 +289,10 @@ Change Files::copied(const Node* node, const std::string& path, const SavedCopy&
   return change;
 }
 
-Change Files::unloaded(const Node& node, const std::string& path, bool last) const {
-  Change change{.entry = of(node.id), .dirty = node.dirty};
-  auto& [imported, exported, parts] = *change.entry;
+// An input that this file replaced was also not removed by the job.
+GoneInput Files::unloaded_input(const Node& node, const std::string& path) const {
+  const auto& [imported, exported, parts] = of(node.id);
   const auto known = gone_.find(path);
-  // An input that this file replaced was also not removed by the job.
   GoneInput input = known != gone_.end() ? known->second : gone_input(node, path);
   if (known == gone_.end() && !(imported && imported->names.contains(path))) {
     input.origin = {};
@@ -303,7 +301,13 @@ Change Files::unloaded(const Node& node, const std::string& path, bool last) con
     input.saved = exported->version;
   }
   input.unloaded = true;
-  change.gone.emplace(path, std::move(input));
+  return input;
+}
+
+Change Files::unloaded(const Node& node, const std::string& path, bool last) const {
+  Change change{
+      .gone = {{path, unloaded_input(node, path)}}, .entry = of(node.id), .dirty = node.dirty};
+  auto& [imported, exported, parts] = *change.entry;
   // A remote file always has an origin: if the process dies before the removal, the PFS still has
   // its content.
   if (node.remote) {

@@ -151,8 +151,9 @@ class Files {
   void add_gone(const Node& node, std::string_view path, Change& change) const;
   void add_replaced(bool linked, const std::string& path, const SavedCopy& copy,
                     Change& change) const;
-  void set_copy(const Node& node, const std::string& path, const SavedCopy& copy, bool is_same,
+  void set_copy(const Node& node, const std::string& path, const SavedCopy& copy,
                 const LeadsTo& leads_to, Change& change) const;
+  GoneInput unloaded_input(const Node& node, const std::string& path) const;
   void replace_origin(const Node& node, const std::string& path, const LeadsTo& leads_to,
                       Change& change) const;
 

@@ -82,7 +82,8 @@ std::string incomplete(fs::Filesystem& filesystem) {
   std::string text;
   const auto items = fs::Staging(filesystem).walk().value();
   for (const auto& item : items) {
-    text += item.unreadable.empty() ? "" : item.path + ": " + item.unreadable + "\n";
+    text +=
+        item.content.unreadable.empty() ? "" : item.path + ": " + item.content.unreadable + "\n";
   }
   return text;
 }

@@ -32,7 +32,7 @@ const char* why_temporary(const config::JobConfig& config, const fs::WalkItem& i
 /// exported; an unchanged one is only listed.
 ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
   const bool is_result = item.due_for_export();
-  std::string reason = "its content cannot be read from the buffer: " + item.unreadable;
+  std::string reason = "its content cannot be read from the buffer: " + item.content.unreadable;
   if (!is_result) {
     reason += "; no program has changed it since it was " +
               std::string(item.pfs.saved ? "exported to results-dir" : "staged in");
@@ -66,18 +66,18 @@ std::optional<ReceiptEntry> entry_unless_outgoing(const config::JobConfig& confi
   if (type != S_IFDIR && type != S_IFREG && type != S_IFLNK) {
     return receipt_entry(item, Action::skipped, "a socket, FIFO or device");
   }
-  if (item.remote &&
+  if (item.content.remote &&
       (!item.due_for_export() || class_of(config, item) == config::FileClass::persistent)) {
     return remote_entry(item);
   }
   if (!item.due_for_export()) {
-    return item.unreadable.empty() ? receipt_entry(item, Action::unchanged, {})
-                                   : unreadable_entry(item);
+    return item.content.unreadable.empty() ? receipt_entry(item, Action::unchanged, {})
+                                           : unreadable_entry(item);
   }
   if (class_of(config, item) == config::FileClass::temporary) {
     return receipt_entry(item, Action::dropped, why_temporary(config, item));
   }
-  if (!item.unreadable.empty()) {
+  if (!item.content.unreadable.empty()) {
     return unreadable_entry(item);
   }
   if (!item.pfs.parts.empty()) {
@@ -90,7 +90,8 @@ std::optional<ReceiptEntry> entry_unless_outgoing(const config::JobConfig& confi
 }
 
 bool is_unchanged_directory(const fs::WalkItem& item) {
-  return S_ISDIR(item.attributes.st_mode) && !item.due_for_export() && item.unreadable.empty();
+  return S_ISDIR(item.attributes.st_mode) && !item.due_for_export() &&
+         item.content.unreadable.empty();
 }
 
 /// Those of one directory become adjacent.

@@ -95,7 +95,7 @@ class Drop : LiveTransfer {
     if (!S_ISREG(item->attributes.st_mode) || item->attributes.st_nlink != 1) {
       return fail(EMLINK, "it has further names, or is not a regular file");
     }
-    if (!item->pfs.is_exported() || !item->pfs.parts.empty() || !item->unreadable.empty()) {
+    if (!item->pfs.is_exported() || !item->pfs.parts.empty() || !item->content.unreadable.empty()) {
       return fail(EBUSY, "results-dir does not have its last version");
     }
     if (!is_known(*item->pfs.saved)) {

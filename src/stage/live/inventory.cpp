@@ -51,7 +51,7 @@ std::string fate_of_unchanged(const fs::WalkItem& item) {
 /// The reason why a stop cannot or does not export the name; "" if it does.
 std::string obstacle_to_export(const config::JobConfig& config, const fs::WalkItem& item,
                                config::FileClass file_class) {
-  if (file_class != config::FileClass::temporary && !item.unreadable.empty()) {
+  if (file_class != config::FileClass::temporary && !item.content.unreadable.empty()) {
     return "cannot be staged out: its content cannot be read from the buffer";
   }
   if (file_class == config::FileClass::temporary) {
@@ -103,7 +103,7 @@ std::string writers_text(const fs::Writers& writers) {
 /// The writers of a file as a line for people, and as a member of `answer`; "" if the buffer does
 /// not know them.
 std::string record_writers(fs::Staging& staging, const fs::WalkItem& item, Json& answer) {
-  if (!S_ISREG(item.attributes.st_mode) || item.remote) {
+  if (!S_ISREG(item.attributes.st_mode) || item.content.remote) {
     return {};
   }
   const auto writers = staging.writers(item.ino);
@@ -122,15 +122,17 @@ std::string record_lacking_content(fs::Staging& staging, const fs::WalkItem& ite
   if (staging.lost_its_content(item)) {
     answer["content_lost"] = true;
     text += "  content      power loss took it before the first fsync: the file is empty since\n";
-  } else if (item.remote) {
+  } else if (item.content.remote) {
     text +=
         "  content      not here: it is fetched from the PFS when a program opens the file, or by "
         "efs load\n";
-    if (!item.fetch_failure.empty()) {
-      text += "               the last fetch failed: " + printable(item.fetch_failure) + "\n";
+    if (!item.content.fetch_failure.empty()) {
+      text +=
+          "               the last fetch failed: " + printable(item.content.fetch_failure) + "\n";
     }
-  } else if (!item.unreadable.empty()) {
-    text += "  content      cannot be read from the buffer: " + printable(item.unreadable) + "\n";
+  } else if (!item.content.unreadable.empty()) {
+    text += "  content      cannot be read from the buffer: " + printable(item.content.unreadable) +
+            "\n";
   }
   if (!item.pfs.parts.empty()) {
     text += "  parts        only " + item.pfs.parts +
@@ -195,20 +197,20 @@ Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) 
              {"class", name_of(class_of(config, item))},
              {"dirty", item.due_for_export()},
              {"staged", staged(item)}};
-  if (S_ISREG(item.attributes.st_mode) && item.place < config.backends.size()) {
-    entry["backend"] = config.backends[item.place].id;
+  if (S_ISREG(item.attributes.st_mode) && item.content.place < config.backends.size()) {
+    entry["backend"] = config.backends[item.content.place].id;
   }
-  if (item.remote) {
+  if (item.content.remote) {
     entry["remote"] = true;
   }
-  if (!item.fetch_failure.empty()) {
-    entry["fetch_failure"] = item.fetch_failure;
+  if (!item.content.fetch_failure.empty()) {
+    entry["fetch_failure"] = item.content.fetch_failure;
   }
   if (!item.pfs.parts.empty()) {
     entry["parts"] = item.pfs.parts;
   }
-  if (!item.unreadable.empty()) {
-    entry["unreadable"] = item.unreadable;
+  if (!item.content.unreadable.empty()) {
+    entry["unreadable"] = item.content.unreadable;
   }
   if (!item.target.empty()) {
     entry["target"] = item.target;
@@ -228,8 +230,8 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
   answer["in_buffer"] = true;
   answer["class_rule"] = why;
   answer["backend"] = where;
-  if (S_ISREG(item->attributes.st_mode) && item->place < config.backends.size()) {
-    answer["backend_id"] = config.backends[item->place].id;
+  if (S_ISREG(item->attributes.st_mode) && item->content.place < config.backends.size()) {
+    answer["backend_id"] = config.backends[item->content.place].id;
   }
   answer["allocated"] = static_cast<std::uint64_t>(item->attributes.st_blocks) * 512;
   const std::string then = fate(config, *item, file_class);

@@ -30,7 +30,7 @@ bool has_version(const fs::WalkItem& item, const fs::Origin& version) {
 }
 
 bool is_whole(const fs::WalkItem& item) {
-  return item.pfs.parts.empty() && item.unreadable.empty() && !item.remote;
+  return item.pfs.parts.empty() && item.content.unreadable.empty() && !item.content.remote;
 }
 
 /// The buffer as stage_in() sees it during a load. It keeps published files unnamed until all are
@@ -551,7 +551,7 @@ class Load : LiveTransfer {
         parts = united(std::move(parts), known);
       }
       // programs expect the whole content of a remote file
-      if (there->remote) {
+      if (there->content.remote) {
         parts = {{.offset = 0, .length = entry.size}};
       }
     }

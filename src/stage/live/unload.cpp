@@ -175,7 +175,7 @@ class Unload : LiveTransfer {
   }
 
   static bool needs_proof(const fs::WalkItem& item) {
-    return is_booked(item) && item.due_for_export() && item.unreadable.empty();
+    return is_booked(item) && item.due_for_export() && item.content.unreadable.empty();
   }
 
   /// Proves before it reads the attributes for the copy: a file without writers from here on has

@@ -48,8 +48,8 @@ bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
 Fate fate_of_clean(const PlanEntry& entry, const fs::WalkItem& item) {
   const mode_t type = item.attributes.st_mode & S_IFMT;
   // a remote file is made again: its resource may ask for its content now
-  if (entry.type == EntryType::directory || !item.pfs.parts.empty() || !item.unreadable.empty() ||
-      item.remote) {
+  if (entry.type == EntryType::directory || !item.pfs.parts.empty() ||
+      !item.content.unreadable.empty() || item.content.remote) {
     return Fate::replace;
   }
   if (entry.type == EntryType::symlink) {

@@ -54,7 +54,7 @@ bool is_untouched_copy(const struct stat& now, const fs::WalkItem& item) {
 }
 
 bool is_foreign(const fs::WalkItem& item) {
-  if (!S_ISREG(item.attributes.st_mode) || !item.pfs.content || !item.unreadable.empty()) {
+  if (!S_ISREG(item.attributes.st_mode) || !item.pfs.content || !item.content.unreadable.empty()) {
     return false;
   }
   return static_cast<std::uint64_t>(item.attributes.st_size) != item.pfs.content->size ||

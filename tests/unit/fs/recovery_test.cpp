@@ -225,9 +225,9 @@ TEST_CASE(
   CHECK(scene.filesystem->setattr({}, ino, {.mode = 0600}));
   const auto items = fs::Staging(*scene.filesystem).walk();
   REQUIRE(items);
-  CHECK(items->at(0).unreadable.starts_with("container " + std::to_string(ino)));
+  CHECK(items->at(0).content.unreadable.starts_with("container " + std::to_string(ino)));
   CHECK(items->at(0).pfs.dirty);
-  CHECK(items->at(1).unreadable.empty());
+  CHECK(items->at(1).content.unreadable.empty());
   CHECK(items->at(1).attributes.st_size == static_cast<off_t>(text.size()));
   CHECK(scene.filesystem->unlink({}, fs::root_ino, "lost"));
   CHECK(fs::Staging(*scene.filesystem).walk()->size() == 1);

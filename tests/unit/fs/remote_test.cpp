@@ -111,7 +111,7 @@ TEST_CASE("a remote file shows all but its content, and its container is not ask
   CHECK(s.filesystem->getxattr(ino, "user.a") == "b");
   CHECK(s.filesystem->listxattr(ino)->size() == 1);
   const auto item = s.staging->find("file");
-  CHECK(item->remote);
+  CHECK(item->content.remote);
   CHECK_FALSE(item->pfs.dirty);
   CHECK_FALSE(item->pfs.content);
   CHECK(s.staging->remote_totals().files == 1);
@@ -183,7 +183,7 @@ TEST_CASE("a fetched file is clean, has its content and the times of before", "[
   CHECK(FileTime(after->attributes.st_ctim) == FileTime(before->attributes.st_ctim));
   CHECK(s.read(ino) == content);
   const auto item = s.staging->find("file");
-  CHECK_FALSE(item->remote);
+  CHECK_FALSE(item->content.remote);
   CHECK_FALSE(item->pfs.dirty);
   CHECK(item->pfs.content == version);
   CHECK(s.staging->begin_fetch(ino)->has_value() == false);
@@ -283,7 +283,7 @@ TEST_CASE("an unload that is not completed leaves a remote file that can be fetc
       continue;
     }
     INFO(n);
-    CHECK(item->remote);
+    CHECK(item->content.remote);
     CHECK(item->pfs.origin == version);
     CHECK_FALSE(item->pfs.dirty);
     s.fetch(ino);
@@ -333,7 +333,7 @@ TEST_CASE("a remote file may have many extended attributes", "[fs]") {
   }
   const auto ino = s.make_remote("file", many);
   CHECK(s.filesystem->listxattr(ino)->size() == many.size());
-  CHECK(s.staging->find("file")->remote);
+  CHECK(s.staging->find("file")->content.remote);
 }
 
 TEST_CASE("power loss takes a remote file that is not settled, and leaves one that is",

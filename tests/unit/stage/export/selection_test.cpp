@@ -41,10 +41,10 @@ TEST_CASE(
   std::vector<fs::WalkItem> items{file("in/changed", true), file("in/clean", false),
                                   file("in/temporary", true), file("in/whole", true)};
   for (auto& item : items) {
-    item.unreadable = "container 7: No such file or directory";
+    item.content.unreadable = "container 7: No such file or directory";
   }
   items[2].keep = fs::Keep::temporary;
-  items[3].unreadable.clear();
+  items[3].content.unreadable.clear();
   const Selection selection = select_outgoing(job_with_results("in"), items);
   REQUIRE(selection.outgoing.size() == 1);
   CHECK(selection.outgoing.front()->path == "in/whole");
@@ -71,7 +71,7 @@ TEST_CASE("a file of which only the attributes or a name were changed needs its 
           "[stage][out]") {
   fs::WalkItem renamed = file("in/new-name", false);
   renamed.pfs.origin.reset();
-  renamed.unreadable = "container 7: Input/output error";
+  renamed.content.unreadable = "container 7: Input/output error";
   const std::vector<fs::WalkItem> items{renamed};
   const Selection selection = select_outgoing(job_with_results("in"), items);
   CHECK(selection.outgoing.empty());

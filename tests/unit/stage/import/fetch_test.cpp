@@ -46,7 +46,9 @@ struct FetchScene : LiveScene {
                                             .progress = progress});
   }
 
-  bool is_remote(const std::string& path) const { return buffer.staging->find(path)->remote; }
+  bool is_remote(const std::string& path) const {
+    return buffer.staging->find(path)->content.remote;
+  }
 
   std::string source(const std::string& path) const { return config.root_dir + "/" + path; }
 
