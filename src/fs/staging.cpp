@@ -500,9 +500,9 @@ std::vector<std::string> Staging::names() const {
 Result<std::vector<WalkItem>> Staging::unchanged(
     const std::function<bool(const std::string&, bool)>& wanted) {
   ReadLock lock(filesystem_.mutex_);
+  const ledger::Files& files = filesystem_.names_.files();
   std::vector<WalkStep> steps;
   filesystem_.names_.for_each_path([&](const std::string& path, const Inode& inode) {
-    const ledger::Files& files = filesystem_.names_.files();
     if (inode.is_regular() && files.has_imported_content(ledger_node(inode)) &&
         wanted(path, !files.of(inode.ino).imported->names.contains(path))) {
       steps.push_back({.inode = &inode, .path = path, .keep_path = {}});

@@ -59,14 +59,16 @@ std::vector<WalkItem> Staging::gone(bool unloaded) {
       items.emplace(path, gone_item(path, input));
     }
   }
-  filesystem_.names_.files().for_each([&](std::uint64_t ino, const ledger::FileEntry& entry) {
+  const ledger::Files& files = filesystem_.names_.files();
+  files.for_each([&](std::uint64_t ino, const ledger::FileEntry& entry) {
+    filesystem_.mutex_.assert_held_shared();
     const Inode* inode = entry.is_whole_import() ? filesystem_.names_.find(ino) : nullptr;
     if (inode == nullptr || inode->nlink == 0) {
       return;
     }
     for (const auto& path : entry.imported->names.list()) {
       if (is_missing(path)) {
-        const auto input = filesystem_.names_.files().gone_input(ledger_node(*inode), path);
+        const auto input = files.gone_input(ledger_node(*inode), path);
         items.emplace(path, gone_item(path, input)).first->second.ino = ino;
       }
     }
@@ -107,6 +109,7 @@ void Staging::find_replaced_elsewhere(const ItemsByPath& own) const {
   filesystem_.mutex_.assert_held_shared();
   const ledger::Files& files = filesystem_.names_.files();
   files.for_each([&](std::uint64_t ino, const ledger::FileEntry& entry) {
+    filesystem_.mutex_.assert_held_shared();
     const Inode* inode = entry.imported ? filesystem_.names_.find(ino) : nullptr;
     if (inode == nullptr || !is_file_or_symlink(inode->mode) || inode->nlink == 0) {
       return;
