@@ -41,7 +41,8 @@ KeptVersions::Reason reason_of(const Error& error) {
 // the job all the same: see stage::class_of().
 std::optional<DrainSchedule::Duration> DrainCandidates::interval_of(
     const fs::WalkItem& item) const {
-  const bool is_result = !item.origin || (item.saved && !config::is_input(config_, item.path));
+  const bool is_result =
+      !item.pfs.origin || (item.pfs.saved && !config::is_input(config_, item.path));
   return config::drain_of(config_, item.path, !is_result);
 }
 
@@ -50,8 +51,8 @@ bool DrainCandidates::is_covered(const std::string& path) const {
 }
 
 bool DrainCandidates::is_due(const fs::WalkItem& item) const {
-  return is_exported_type(item.attributes.st_mode) && stage::is_dirty(item) &&
-         item.unreadable.empty() && item.parts.empty() && interval_of(item) &&
+  return is_exported_type(item.attributes.st_mode) && item.due_for_export() &&
+         item.content.unreadable.empty() && item.pfs.parts.empty() && interval_of(item) &&
          stage::class_of(config_, item) == config::FileClass::persistent;
 }
 
@@ -94,7 +95,7 @@ void DrainCandidates::notice(const fs::WalkItem& item, Time now,
   if (!is_known) {
     names_.emplace(item.ino, Known{.path = item.path, .interval = *interval});
   }
-  if (stage::is_dirty(item)) {
+  if (item.due_for_export()) {
     schedule_.changed(item.ino, *interval, now);
   }
 }
@@ -188,14 +189,14 @@ KeptVersions::FileState DrainCandidates::state_of(const std::string& path, std::
   if (!item || item->ino != ino || !S_ISREG(item->attributes.st_mode) || !interval_of(*item)) {
     return FileState::gone;
   }
-  if (stage::is_dirty(*item)) {
+  if (item->due_for_export()) {
     const auto writers = staging_.writers(ino);
     return !writers || writers->open > 0                     ? FileState::written
            : sends_some_ && staging_.is_only_here(path, ino) ? FileState::only_here
                                                              : FileState::changed;
   }
   const bool is_elsewhere = refused_.contains(path) || beside_.contains(path);
-  return item->saved && !is_elsewhere ? FileState::home : FileState::changed;
+  return item->pfs.saved && !is_elsewhere ? FileState::home : FileState::changed;
 }
 
 KeptVersions::Look DrainCandidates::look_at_versions() {
@@ -322,7 +323,7 @@ void DrainCandidates::find_sets() {
                               ? staging_.names()
                               : std::vector<std::string>()) {
     const auto item = is_covered(path) ? staging_.find(path) : fail(ENOENT);
-    if (item && S_ISDIR(item->attributes.st_mode) && !item->origin &&
+    if (item && S_ISDIR(item->attributes.st_mode) && !item->pfs.origin &&
         to_ns(item->attributes.st_ctim) > to_ns(item->attributes.st_mtim)) {
       sets_.try_emplace(path,
                         Set{.renamed = to_ns(item->attributes.st_ctim), .is_known_by_times = true});
@@ -343,8 +344,8 @@ void DrainCandidates::forget_sent(const DrainBatch& batch) {
 // False if the file is home or was an input, or if another rule has it. An export that did not end
 // well has left a version, too: then only this process knows that the set is not home.
 bool DrainCandidates::may_be_part(const fs::WalkItem& item, const Set& set) const {
-  const bool may_be_home = item.saved && set.is_known_by_times;
-  return is_due(item) && !may_be_home && !item.origin && item.attributes.st_nlink == 1;
+  const bool may_be_home = item.pfs.saved && set.is_known_by_times;
+  return is_due(item) && !may_be_home && !item.pfs.origin && item.attributes.st_nlink == 1;
 }
 
 DrainCandidates::SetState DrainCandidates::look_at_set(const std::string& set,

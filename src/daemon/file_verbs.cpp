@@ -189,7 +189,7 @@ Json FileVerbs::fetch(const OpenBuffer& buffer, const requests::Fetch& request) 
     if (!S_ISREG(item.attributes.st_mode) || !known.insert(item.ino).second) {
       continue;
     }
-    if (item.remote) {
+    if (item.content.remote) {
       what.files.push_back(
           {.ino = item.ino, .size = static_cast<std::uint64_t>(item.attributes.st_size)});
     } else {
@@ -271,7 +271,7 @@ Json FileVerbs::list(const requests::List& request, const control::Server::Progr
     for (std::size_t i = at; i < end; ++i) {
       const fs::WalkItem& item = (*items)[i];
       part.push_back(stage::inventory_entry(its_.config, item));
-      if (item.remote && its_.fetches.is_fetching(item.ino)) {
+      if (item.content.remote && its_.fetches.is_fetching(item.ino)) {
         part.back()["fetching"] = true;
       }
     }
@@ -290,12 +290,12 @@ Json FileVerbs::explain(const OpenBuffer& buffer, const requests::Explain& reque
   fs::Staging staging(buffer.files);
   const auto item = staging.find(*name);
   const bool several = buffer.backend.places() > 1;
-  const unsigned place = item ? item->place : 0;
+  const unsigned place = item ? item->content.place : 0;
   const std::string where =
       several ? its_.config.backends.at(place).id + " " + buffer.backend.at(place).description()
               : buffer.backend.description();
   Json answer = stage::explain(its_.config, *name, staging, stage::posix_pfs(), where);
-  if (item && item->remote && its_.fetches.is_fetching(item->ino)) {
+  if (item && item->content.remote && its_.fetches.is_fetching(item->ino)) {
     answer["fetching"] = true;
     answer["text"] = answer.value("text", "") + "               it is being fetched now\n";
   }

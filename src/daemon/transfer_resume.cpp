@@ -12,7 +12,6 @@
 #include "daemon/transfer_service.hpp"
 #include "fs/staging.hpp"
 #include "stage/buffer.hpp"
-#include "stage/export/selection.hpp"
 #include "stage/plan/placement.hpp"
 #include "stage/plan/planner.hpp"
 #include "stage/plan/results_dir.hpp"
@@ -117,7 +116,7 @@ void TransferService::forgive_what_is_the_jobs(stage::Plan& plan, fs::Staging& s
       return true;
     }
     const auto item = problem.unreadable.empty() ? fail(ENOENT) : staging.find(problem.unreadable);
-    return item && (stage::is_dirty(*item) || item->saved);
+    return item && (item->due_for_export() || item->pfs.saved);
   });
 }
 

@@ -329,7 +329,7 @@ void TransferService::add_earlier(stage::Receipt& receipt, const stage::Receipt*
   // those of gone(true) without those that the job removed
   std::set<std::string> dropped;
   for (auto& item : staging.gone(true)) {
-    if (item.saved && item.ino == 0) {
+    if (item.pfs.saved && item.ino == 0) {
       dropped.insert(std::move(item.path));
     }
   }

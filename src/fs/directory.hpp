@@ -14,15 +14,9 @@
 #include <unordered_map>
 #include <utility>
 
-namespace efs::fs {
+#include "base/table_room.hpp"
 
-/// Makes room for one more element of a hash table; doubles a full one.
-void make_room(auto& table) {
-  if (static_cast<float>(table.size() + 1) >
-      table.max_load_factor() * static_cast<float>(table.bucket_count())) {
-    table.reserve(2 * (table.size() + 1));
-  }
-}
+namespace efs::fs {
 
 /// Not thread-safe: guarded by the namespace lock. A member that throws (std::bad_alloc) has
 /// changed nothing.
@@ -38,7 +32,7 @@ class Directory {
   static constexpr std::uint64_t most_cookie = std::uint64_t{1} << 62;
 
   /// After this call one more name needs no larger table.
-  void make_room() { efs::fs::make_room(names_); }
+  void make_room() { efs::make_room(names_); }
 
   const Entry* find(const std::string& name) const {
     const auto it = names_.find(name);

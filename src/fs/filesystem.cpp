@@ -570,8 +570,8 @@ Status Filesystem::part_with_sharers(std::uint64_t ino) {
     if (inode == nullptr || !inode->is_regular() || inode->unshared) {
       return {};
     }
-    if (inode->extra) {
-      staged_as = inode->extra->origin_path;
+    if (const auto& imported = names_.files().of(ino).imported) {
+      staged_as = imported->names.text();
     }
   }
   auto container = this->container(ino);

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // One inode of the namespace, in memory. The container of a regular file has its size, blocks and
-// data times, unless the inode has a Content.
+// data times, unless the inode has a Content. ledger::Files has, by the inode's number, the
+// versions of the file on the PFS.
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/clock.hpp"
 #include "fs/directory.hpp"
@@ -36,16 +34,7 @@ struct Content {
 struct InodeExtra {
   std::string target;  // of a symbolic link
   std::map<std::string, std::string> xattrs;
-  std::optional<Origin> origin;  // set if imported
-  // the name of the import; several are separated by NUL (is_one_of())
-  std::string origin_path;
-  // the version of the copy that an unload has exported to results-dir
-  std::optional<Origin> saved;
-  std::string saved_path;  // the name of that copy; several are separated by NUL
-  // the copy has the imported content, so the file is unchanged under its other names
-  bool saved_as_staged = false;
   Keep keep = Keep::by_rule;  // set while the job runs; wins over the job file
-  std::string parts;          // of a file of which only parts were loaded: which
 
   /// Punching zeros changes the container's mtime and ctime. efs restores the mtime, but cannot
   /// restore the ctime. While the container has the times `ctime` and `mtime`, programs see `shown`
@@ -59,25 +48,6 @@ struct InodeExtra {
   // null, or with Remote::is_here: the content is here
   std::unique_ptr<Remote> remote;
 };
-
-/// True if `path` is one of `names`, which are separated by NUL.
-bool is_one_of(std::string_view names, std::string_view path);
-
-/// Calls `visit` with each of these names, as a view of `names`.
-template <typename Visit>
-void for_each_name(std::string_view names, const Visit& visit) {
-  while (!names.empty()) {
-    const auto end = std::min(names.find('\0'), names.size());
-    if (end > 0) {
-      visit(names.substr(0, end));
-    }
-    names.remove_prefix(std::min(end + 1, names.size()));
-  }
-}
-
-/// The list of names; and the names without `path`.
-std::vector<std::string> split_names(std::string_view names);
-std::string without_name(std::string_view names, std::string_view path);
 
 /// Guarded by the namespace lock, except atomic members.
 struct Inode {
@@ -151,6 +121,9 @@ struct Inode {
     return it == extra->xattrs.end() ? nullptr : &it->second;
   }
 
+  /// The class that the user has set for it.
+  Keep keep() const { return extra ? extra->keep : Keep::by_rule; }
+
   /// The content that records describe; null if the container knows it.
   const Content* content() const { return extra ? extra->content.get() : nullptr; }
 
@@ -166,9 +139,6 @@ struct Inode {
   /// True if no program can reach the content: the last name is removed and all opens are
   /// released. False for a file that never had a name, because it may get one.
   bool is_unreachable() const { return is_regular() && nlink == 0 && had_name && !is_open(); }
-
-  /// True if the inode was imported as a whole, under any name. A partly loaded file was not.
-  bool is_whole_import() const { return extra && extra->origin && extra->parts.empty(); }
 
   bool is_directory() const { return S_ISDIR(mode); }
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "fs/acl.hpp"
+#include "fs/ledger_records.hpp"
 
 namespace efs::fs {
 namespace {
@@ -69,10 +70,6 @@ std::unique_ptr<Inode> new_inode(const MakeNode& r) {
   }
   if (!r.xattrs.empty()) {
     inode->more().xattrs = r.xattrs;
-  }
-  if (r.staged != 0) {
-    inode->more().origin = r.origin;
-    inode->more().origin_path = r.origin_path;
   }
   inode->settled = r.staged >= 2 && !inode->dirty;
   return inode;
@@ -174,10 +171,14 @@ void Namespace::make_room(const Record& record) {
   } else if (const auto* replaced = std::get_if<Replace>(&record)) {
     parent = replaced->parent;
   }
+  // others add no file to the table: a removal needs no memory for it
+  if (node_of(record) != nullptr || std::holds_alternative<SetStaging>(record)) {
+    files_.make_room();
+  }
   if (parent == 0) {
     return ledger_.make_room();
   }
-  efs::fs::make_room(inodes_);
+  efs::make_room(inodes_);
   if (Inode* inode = directory(parent)) {
     inode->directory->make_room();
   }
@@ -216,17 +217,19 @@ Status Namespace::make(const MakeNode& r, std::unique_ptr<Remote> remote) {
   if (remote) {
     inode->more().remote = std::move(remote);
   }
-  if (!nameless) {
-    came_in(*inode);
-  }
   const auto made = inodes_.emplace(r.ino, std::move(inode)).first;
-  if (!nameless) {
-    try {
+  try {
+    files_.apply(event_of(r));
+    if (!nameless) {
+      files_.apply(ledger::FileNamed{r.ino});
       parent->directory->insert(r.name, r.ino, r.cookie);
-    } catch (...) {
-      inodes_.erase(made);
-      throw;
     }
+  } catch (...) {
+    files_.apply(ledger::FileFreed{r.ino});
+    inodes_.erase(made);
+    throw;
+  }
+  if (!nameless) {
     if (made->second->is_directory()) {
       ++parent->nlink;
     }
@@ -241,6 +244,9 @@ Status Namespace::apply_one(const Link& r) {
   Inode* inode = find(r.ino);
   if (inode == nullptr || inode->is_directory() || !is_free(parent, r.name, r.cookie)) {
     return impossible("link");
+  }
+  if (inode->nlink == 0) {
+    files_.apply(ledger::FileNamed{r.ino});
   }
   parent->directory->insert(r.name, r.ino, r.cookie);
   ++inode->nlink;
@@ -261,21 +267,11 @@ void Namespace::lose_name(Inode& inode, Inode& parent, FileTime time) {
   }
 }
 
-// Call it before an inode loses a name. Records the removed input if it was the last name of an
-// imported file. A partly loaded file is not an input that could be missed. This and came_in() may
-// run twice for one record: see apply().
+// Call it before an inode loses a name. This and FileNamed may run twice for one record: see
+// apply().
 void Namespace::remember_if_last(const Inode& inode) {
-  if ((!inode.is_directory() && inode.nlink > 1) || !inode.is_whole_import()) {
-    return;
-  }
-  for (auto& path : split_names(inode.extra->origin_path)) {
-    auto input = gone_input_of(inode, path);
-    // The file in results-dir under this name may be of another inode that replaced this one, or of
-    // this inode from before its rename.
-    if (const auto before = gone_.find(path); before != gone_.end() && !input.saved) {
-      input.saved = before->second.saved, input.linked = input.linked || before->second.linked;
-    }
-    gone_.insert_or_assign(std::move(path), std::move(input));
+  if (inode.is_directory() || inode.nlink <= 1) {
+    files_.apply(ledger::LastNameLost{ledger_node(inode)});
   }
 }
 
@@ -283,31 +279,19 @@ void Namespace::remember_if_last(const Inode& inode) {
 // over the old one; the class that the user has set for the name (efs set) still applies. A partly
 // loaded file is temporary in any case.
 void Namespace::hand_over_class(Inode& inode, const Inode& replaced) {
-  if (!replaced.extra || replaced.extra->keep == Keep::by_rule) {
+  if (replaced.keep() == Keep::by_rule || inode.keep() != Keep::by_rule) {
     return;
   }
-  if (!replaced.extra->parts.empty() && replaced.extra->keep == Keep::temporary) {
+  if (!files_.of(replaced.ino).parts.empty() && replaced.keep() == Keep::temporary) {
     return;
   }
-  if (InodeExtra& extra = inode.more(); extra.keep == Keep::by_rule) {
-    extra.keep = replaced.extra->keep;
-    record_keep(inode);
-  }
+  inode.more().keep = replaced.keep();
+  record_keep(inode);
 }
 
 void Namespace::record_keep(const Inode& inode) {
-  if (inode.is_directory() && inode.extra->keep != Keep::by_rule) {
+  if (inode.is_directory() && inode.keep() != Keep::by_rule) {
     has_kept_directories_ = true;
-  }
-}
-
-// An imported file is not a removed input. A partly loaded file does not replace an input.
-void Namespace::came_in(const Inode& inode) {
-  if (gone_.empty() || !inode.is_whole_import()) {
-    return;
-  }
-  for (const auto& path : split_names(inode.extra->origin_path)) {
-    gone_.erase(path);
   }
 }
 
@@ -455,20 +439,19 @@ Status Namespace::apply_one(const SetStaging& r) {
   if (inode == nullptr || r.keep > static_cast<std::uint8_t>(Keep::persistent) || r.saved > 2) {
     return impossible("set staging");
   }
-  InodeExtra& extra = inode->more();
-  std::string origin_path = r.origin_path, saved_path = r.saved_path, parts = r.parts;
+  const auto keep = static_cast<Keep>(r.keep);
+  if (keep != inode->keep()) {
+    inode->more();  // no allocation after the first change
+  }
+  files_.apply(event_of(r));
   // A file that stays clean has the same content as before. The content of a file that becomes
   // clean is not known to be durable.
   inode->settled = inode->settled && !inode->dirty && r.dirty == 0;
   inode->dirty = r.dirty != 0;
-  extra.keep = static_cast<Keep>(r.keep);
+  if (inode->extra) {
+    inode->extra->keep = keep;
+  }
   record_keep(*inode);
-  extra.origin = r.staged != 0 ? std::optional(r.origin) : std::nullopt;
-  extra.origin_path = std::move(origin_path);
-  extra.saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt;
-  extra.saved_path = std::move(saved_path);
-  extra.saved_as_staged = r.saved == 2;
-  extra.parts = std::move(parts);
   return {};
 }
 
@@ -486,7 +469,7 @@ Status Namespace::apply_one(const Replace& r) {
   if (replaced != nullptr) {
     remember_if_last(*replaced), hand_over_class(*inode, *replaced);
   }
-  came_in(*inode);
+  files_.apply(ledger::FileNamed{r.ino});
   parent->directory->put(r.name, r.ino);
   if (replaced != nullptr) {
     lose_name(*replaced, *parent, r.time);
@@ -503,18 +486,7 @@ Status Namespace::apply_one(const Gone& r) {
       r.keep > static_cast<std::uint8_t>(Keep::persistent)) {
     return impossible("gone");
   }
-  if (r.there == 0) {
-    gone_.erase(r.path);
-    return {};
-  }
-  gone_.insert_or_assign(r.path,
-                         GoneInput{.type = r.mode & S_IFMT,
-                                   .origin = r.origin,
-                                   .saved = r.saved != 0 ? std::optional(r.copy) : std::nullopt,
-                                   .linked = r.linked != 0,
-                                   .keep = static_cast<Keep>(r.keep),
-                                   .target = r.target,
-                                   .unloaded = r.there == Gone::unloaded});
+  files_.apply(event_of(r));
   return {};
 }
 
@@ -583,8 +555,9 @@ Status Namespace::apply_one(const NewVersion& r) {
   remote_room_ += r.room - remote.room;
   remote.version = r.version;
   remote.room = r.room;
-  if (inode->extra->origin) {
-    inode->extra->origin = r.version;
+  if (ledger::FileEntry entry = files_.of(r.ino); entry.imported) {
+    entry.imported->version = r.version;
+    files_.apply(ledger::FileGiven{.id = r.ino, .entry = std::move(entry)});
   }
   inode->mtime = r.version.mtime;
   inode->ctime = r.time;
@@ -612,7 +585,7 @@ Status Namespace::apply_one(const Fetched& r) {
     return impossible("fetched");
   }
   end_remote(*inode);
-  inode->extra->parts.clear();  // the mark of a removal that was not completed: it is whole now
+  files_.apply(ledger::FileCompleted{r.ino});  // of a removal that was not completed, the mark
   return {};
 }
 
@@ -641,6 +614,7 @@ void Namespace::destroy(std::uint64_t ino) {
   if (Inode* inode = find(ino); inode != nullptr && inode->is_remote()) {
     end_remote(*inode);
   }
+  files_.apply(ledger::FileFreed{ino});
   inodes_.erase(ino);
 }
 

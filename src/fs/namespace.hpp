@@ -15,6 +15,7 @@
 
 #include "fs/inode.hpp"
 #include "fs/record.hpp"
+#include "ledger/files.hpp"
 #include "ledger/ledger.hpp"
 
 namespace efs::fs {
@@ -73,9 +74,14 @@ class Namespace {
   /// count then reaches zero, see Inode::inherited. Every dirty file may be mapped for writing.
   void inherit_references();
 
+  /// The copies of all files on the PFS, and the removed inputs.
+  const ledger::Files& files() const { return files_; }
+
   /// Removed inputs, by the path of their import, unless another file was imported there later.
-  /// Does not contain files that still exist under another name: their inode has the record.
-  const std::map<std::string, GoneInput>& gone() const { return gone_; }
+  const std::map<std::string, GoneInput>& gone() const { return files_.gone(); }
+
+  /// A record with the inode's present staging data. Callers change one or two fields.
+  SetStaging staging_of(const Inode& inode) const;
 
   /// The changes of this store to the names of results-dir.
   const ledger::Ledger& ledger() const { return ledger_; }
@@ -165,7 +171,6 @@ class Namespace {
   void remember_if_last(const Inode& inode);
   void hand_over_class(Inode& inode, const Inode& replaced);
   void record_keep(const Inode& inode);
-  void came_in(const Inode& inode);
   void moved(Inode& inode, Inode& from, Inode& to, std::string new_name, FileTime time);
 
   std::unordered_map<std::uint64_t, std::unique_ptr<Inode>> inodes_;
@@ -173,15 +178,8 @@ class Namespace {
   std::uint64_t directory_renames_ = 0;
   std::uint64_t remote_files_ = 0, remote_bytes_ = 0, remote_room_ = 0;
   bool has_kept_directories_ = false;
-  std::map<std::string, GoneInput> gone_;
+  ledger::Files files_;
   ledger::Ledger ledger_;
 };
-
-/// A record with the inode's present staging data. Callers change one or two fields.
-SetStaging staging_of(const Inode& inode);
-
-/// The data to keep for `path`, one of the inode's import names, after its removal.
-GoneInput gone_input_of(const Inode& inode, const std::string& path);
-Gone gone_record_of(const std::string& path, const GoneInput& input);
 
 }  // namespace efs::fs

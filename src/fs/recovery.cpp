@@ -7,17 +7,13 @@
 #include "base/shortage.hpp"
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/ledger_records.hpp"
 #include "fs/removal_reserve.hpp"
 
 namespace efs::fs {
 namespace {
 
 constexpr const char* failure_name = "sync-failed";  // in the directory of the journal
-
-// True if the PFS has the content of the file.
-bool has_copy(const Inode& inode) {
-  return !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
-}
 
 std::uint64_t removal_size(const std::string& name) {
   return store::Journal::record_size(name.size() + 32);
@@ -333,13 +329,14 @@ void Filesystem::inherit_opens() {
 
 // True if the file has the names of its import and no others.
 bool Filesystem::has_its_names_only(const Inode& wanted) const {
+  const ledger::Names& imported = names_.files().of(wanted.ino).imported->names;
   bool only = true;
-  names_.for_each_name([&](const Inode& parent, const std::string& name,
-                           const Inode& inode) EFS_REQUIRES_SHARED(mutex_) {
-    if (&inode == &wanted) {
-      only = only && is_one_of(wanted.extra->origin_path, names_.path_of(parent, name));
-    }
-  });
+  names_.for_each_name([&](const Inode& parent, const std::string& name, const Inode& inode)
+                           EFS_REQUIRES_SHARED(mutex_) {
+                             if (&inode == &wanted) {
+                               only = only && imported.contains(names_.path_of(parent, name));
+                             }
+                           });
   return only;
 }
 
@@ -357,8 +354,10 @@ Filesystem::Finding Filesystem::finding_without_container(const Inode& inode) co
   }
   // A stage-in imports an input again, but not an exported file or one with another name. Without
   // power loss, a process or an administrator has removed its container.
-  const bool comes_again = has_copy(inode) && (options_.after_power_loss ||
-                                               (!inode.extra->saved && has_its_names_only(inode)));
+  const ledger::Files& files = names_.files();
+  const bool comes_again =
+      files.has_content(ledger_node(inode)) &&
+      (options_.after_power_loss || (!files.of(inode.ino).exported && has_its_names_only(inode)));
   return comes_again ? Finding::doubtful : Finding::missing;
 }
 
@@ -370,7 +369,8 @@ Filesystem::Finding Filesystem::finding_of(const Inode& inode,
   if (!is_there) {
     return finding_without_container(inode);
   }
-  if (!has_copy(inode) || inode.settled || backend_.durability() == Durability::volatile_memory) {
+  if (!names_.files().has_content(ledger_node(inode)) || inode.settled ||
+      backend_.durability() == Durability::volatile_memory) {
     return Finding::good;
   }
   // A clean file must equal the version on the PFS. After power loss only settled files are known
@@ -568,11 +568,11 @@ Status Filesystem::drop_names(const std::vector<std::uint64_t>& inodes) {
   const std::vector<Unlink> records = removals_of(sorted);
   // Records first that the file was lost, so that the removal does not count as the job's.
   for (const auto ino : sorted) {
-    SetStaging staging = staging_of(*names_.find(ino));
+    SetStaging staging = names_.staging_of(*names_.find(ino));
     if (staging.staged == 0) {
       continue;
     }
-    staging.parts = "0+0";
+    staging.parts = ledger::FileEntry::leaves;
     EFS_TRY(commit_if_writable(staging, 0));
   }
   for (const auto& record : records) {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "fs/acl.hpp"
+#include "fs/ledger_records.hpp"
 #include "fs/namespace.hpp"
 #include "fs/staging_place.hpp"
 
@@ -31,10 +32,15 @@ MakeRemote remote_node(const MakeNode& node, const Remote& remote) {
 
 namespace {
 
-MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::string& name,
-                      std::uint64_t cookie) {
+struct PlacedName {
+  std::uint64_t parent = 0;
+  const std::string& name;
+  std::uint64_t cookie = 0;
+};
+
+MakeNode make_node_of(const Inode& inode, const ledger::FileEntry& entry, const PlacedName& at) {
   MakeNode r{.ino = inode.ino,
-             .parent = parent,
+             .parent = at.parent,
              .rdev = inode.rdev,
              .mode = inode.mode,
              .uid = inode.uid,
@@ -44,16 +50,12 @@ MakeNode make_node_of(const Inode& inode, std::uint64_t parent, const std::strin
              .ctime = inode.ctime,
              .btime = inode.btime,
              .dirty = inode.dirty,
-             .cookie = cookie,
-             .name = name};
+             .cookie = at.cookie,
+             .name = at.name};
   if (inode.extra) {
     r.target = inode.extra->target;
-    r.staged = inode.extra->origin.has_value() ? (inode.settled ? 2 : 1) : 0;
-    if (r.staged != 0) {
-      r.origin = *inode.extra->origin;
-    }
-    r.origin_path = inode.extra->origin_path;
   }
+  set_import(r, entry, inode.settled);
   return r;
 }
 
@@ -62,9 +64,8 @@ bool has_remote_record(const Inode& inode) {
   return inode.is_remote() || (inode.extra && inode.extra->remote && !inode.dirty);
 }
 
-Record node_record_of(const Inode& inode, std::uint64_t parent, const std::string& name,
-                      std::uint64_t cookie) {
-  const MakeNode node = make_node_of(inode, parent, name, cookie);
+Record node_record_of(const Inode& inode, const ledger::FileEntry& entry, const PlacedName& at) {
+  const MakeNode node = make_node_of(inode, entry, at);
   if (!has_remote_record(inode)) {
     return node;
   }
@@ -96,17 +97,18 @@ void emit_content(const Inode& inode, const Content& content,
   }
 }
 
-void emit_extras(const Inode& inode, const std::function<void(const Record&)>& emit) {
+void emit_extras(const Inode& inode, const ledger::FileEntry& entry,
+                 const std::function<void(const Record&)>& emit) {
   static const InodeExtra none;
   const InodeExtra& extra = inode.extra ? *inode.extra : none;
   if (has_remote_record(inode) && !inode.is_remote()) {
     emit(Fetched{inode.ino});
   }
-  if (extra.keep != Keep::by_rule || extra.saved || !extra.parts.empty()) {
-    emit(staging_of(inode));
+  if (extra.keep != Keep::by_rule || entry.exported || !entry.parts.empty()) {
+    emit(staging_of(inode, entry));
   }
   // MakeNode has this flag only for imported files.
-  if (inode.settled && !extra.origin) {
+  if (inode.settled && !entry.imported) {
     emit(Settled{std::string(reinterpret_cast<const char*>(&inode.ino), sizeof inode.ino)});
   }
   if (inode.lost_writes > 0) {
@@ -122,46 +124,16 @@ void emit_extras(const Inode& inode, const std::function<void(const Record&)>& e
 
 }  // namespace
 
-SetStaging staging_of(const Inode& inode) {
-  SetStaging r{.ino = inode.ino, .dirty = inode.dirty};
-  if (!inode.extra) {
-    return r;
-  }
-  const InodeExtra& extra = *inode.extra;
-  r.keep = static_cast<std::uint8_t>(extra.keep);
-  r.staged = extra.origin.has_value();
-  r.origin = extra.origin.value_or(Origin{});
-  r.origin_path = extra.origin_path;
-  r.saved = !extra.saved ? 0 : extra.saved_as_staged ? 2 : 1;
-  r.copy = extra.saved.value_or(Origin{});
-  r.saved_path = extra.saved_path;
-  r.parts = extra.parts;
-  return r;
-}
-
-GoneInput gone_input_of(const Inode& inode, const std::string& path) {
-  const InodeExtra& extra = *inode.extra;
-  return {.type = inode.mode & S_IFMT,
-          .origin = extra.origin.value_or(Origin{}),
-          .saved = extra.saved && is_one_of(extra.saved_path, path) ? extra.saved : std::nullopt,
-          .linked = extra.origin_path.contains('\0') || extra.saved_path.contains('\0'),
-          .keep = extra.keep,
-          .target = extra.target};
-}
-
-Gone gone_record_of(const std::string& path, const GoneInput& input) {
-  return {.mode = input.type,
-          .there = input.unloaded ? Gone::unloaded : Gone::removed,
-          .keep = static_cast<std::uint8_t>(input.keep),
-          .linked = input.linked,
-          .saved = input.saved.has_value(),
-          .origin = input.origin,
-          .copy = input.saved.value_or(Origin{}),
-          .path = path,
-          .target = input.target};
+SetStaging Namespace::staging_of(const Inode& inode) const {
+  return fs::staging_of(inode, files_.of(inode.ino));
 }
 
 void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
+  const auto emit_node = [&](const Inode& inode, const PlacedName& at) {
+    const ledger::FileEntry& entry = files_.of(inode.ino);
+    emit(node_record_of(inode, entry, at));
+    emit_extras(inode, entry, emit);
+  };
   std::vector<const Inode*> directories{&root()};
   // inodes with several names whose first name is emitted
   std::unordered_set<std::uint64_t> linked;
@@ -178,8 +150,7 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
                       .name = name});
             return true;
           }
-          emit(node_record_of(inode, parent.ino, name, entry.cookie));
-          emit_extras(inode, emit);
+          emit_node(inode, {parent.ino, name, entry.cookie});
           if (inode.is_directory()) {
             directories.push_back(&inode);
           }
@@ -188,13 +159,12 @@ void Namespace::snapshot(const std::function<void(const Record&)>& emit) const {
   }
   // Files that are open without a name: later records may concern them.
   for (const auto ino : orphans()) {
-    emit(node_record_of(*find(ino), find(ino)->parent, "", 0));
-    emit_extras(*find(ino), emit);
+    emit_node(*find(ino), {find(ino)->parent, "", 0});
   }
-  emit_extras(root(), emit);
+  emit_extras(root(), files_.of(root_ino), emit);
   emit(UsedInodes{next_ino_});
   // After the nodes: an imported node of the same name would remove the entry.
-  for (const auto& [path, input] : gone_) {
+  for (const auto& [path, input] : gone()) {
     emit(gone_record_of(path, input));
   }
   ledger_.snapshot([&](const ledger::Event& event) {

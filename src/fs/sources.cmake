@@ -14,6 +14,7 @@ set(sources
   inode.cpp
   known_directories.cpp
   ledger_log.cpp
+  ledger_records.cpp
   mapped_file.cpp
   namespace.cpp
   open_table.cpp
@@ -46,7 +47,6 @@ set(sources
   snapshot.cpp
   space_account.cpp
   staging.cpp
-  staging_claims.cpp
   staging_drop.cpp
   staging_evict.cpp
   staging_gone.cpp
@@ -54,5 +54,6 @@ set(sources
   staging_links.cpp
   staging_live.cpp
   staging_remote.cpp
+  staging_revoke.cpp
   zero_pages.cpp
 )

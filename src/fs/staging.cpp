@@ -11,6 +11,7 @@
 #include "base/parallel_for.hpp"
 #include "fs/acl.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/ledger_records.hpp"
 #include "fs/removal_reserve.hpp"
 #include "fs/staging_place.hpp"
 
@@ -22,16 +23,6 @@ Result<OpenContainer> held(std::uint64_t ino, Result<std::shared_ptr<Container>>
     return std::unexpected(container.error());
   }
   return OpenContainer{.ino = ino, .container = std::move(*container)};
-}
-
-// Sets the members of the item that the import under its name determines.
-void set_origin(const Inode& inode, WalkItem& item) {
-  const InodeExtra& extra = *inode.extra;
-  item.origin = extra.origin;
-  item.linked = extra.origin_path.contains('\0');
-  // Where it was changed and brought out under other names only, it has changed since it came in
-  // under this one.
-  item.dirty = inode.dirty || (extra.saved && !extra.saved_as_staged);
 }
 
 bool hands_down_group(const Inode* parent, const Inode& inode) {
@@ -237,16 +228,9 @@ Status Staging::remove(const std::string& path) {
     parent = place->parent->ino;
     name = place->name;
     directory = (*there)->is_directory();
-    // If the daemon dies before the removal, a recovery then imports the file again. The removal
-    // does not count as a removal by the job.
-    SetStaging staging = staging_of(**there);
-    if ((*there)->nlink > 1 && !directory) {
-      staging.origin_path = without_name(staging.origin_path, path);
-    } else {
-      EFS_TRY(remember_further_names(**there, path));
-      staging.parts = "0+0";
-    }
-    EFS_TRY(filesystem_.commit(0, staging));
+    const bool last = directory || (*there)->nlink == 1;
+    EFS_TRY(commit_change(*there,
+                          filesystem_.names_.files().outdated(ledger_node(**there), path, last)));
   }
   return directory ? filesystem_.rmdir({}, parent, name) : filesystem_.unlink({}, parent, name);
 }
@@ -338,15 +322,13 @@ Status Staging::record_directory(const std::string& path, std::uint64_t version)
     return std::unexpected(there.error());
   }
   const Inode& inode = **there;
-  if (!inode.is_directory() || !inode.extra || !inode.extra->origin ||
-      !is_one_of(inode.extra->origin_path, path)) {
-    return {};
-  }
   const Origin origin{.size = version};
-  if (*inode.extra->origin == origin) {
+  const auto& imported = filesystem_.names_.files().of(inode.ino).imported;
+  if (!inode.is_directory() || !imported || !imported->names.contains(path) ||
+      imported->version == origin) {
     return {};
   }
-  SetStaging staging = staging_of(inode);
+  SetStaging staging = filesystem_.names_.staging_of(inode);
   staging.origin = origin;
   return filesystem_.commit(0, staging);
 }
@@ -380,8 +362,8 @@ Result<Staging::NewName> Staging::new_symlink(const std::string& path, const std
 void Staging::inherit_keep(const Inode* directory, std::string_view path, WalkStep& step) const {
   filesystem_.mutex_.assert_held_shared();
   while (filesystem_.names_.has_kept_directories()) {
-    if (directory->extra && directory->extra->keep != Keep::by_rule) {
-      step.keep = directory->extra->keep;
+    if (directory->keep() != Keep::by_rule) {
+      step.keep = directory->keep();
       step.keep_path = path;
       return;
     }
@@ -423,8 +405,9 @@ Result<Staging::WalkStep> Staging::start_of_walk(const std::string& below) const
   return step;
 }
 
-bool Staging::has_content_that_came_in(const Inode& inode) {
-  return !inode.dirty && inode.is_whole_import() && !inode.extra->saved && !inode.is_remote();
+ledger::NameEntry Staging::entry_of(const Inode& inode, const std::string& path) const {
+  filesystem_.mutex_.assert_held_shared();
+  return filesystem_.names_.files().entry_of(ledger_node(inode), path, leads_to(inode.ino));
 }
 
 // Returns the staging state of a name. `keep` and `keep_path` of `step` come from the directory
@@ -434,79 +417,43 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   const Inode& inode = *step.inode;
   const std::string& path = step.path;
   const auto attributes = filesystem_.stat_of(inode);
-  WalkItem item{.path = path,
-                .ino = inode.ino,
-                .attributes = attributes ? *attributes : Filesystem::recorded_stat(inode),
-                .target = {},
-                .dirty = true,
-                .origin = std::nullopt,
-                .saved = std::nullopt,
-                .keep = step.keep,
-                .keep_path = step.keep_path,
-                .place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0,
-                .parts = {}};
+  WalkItem item{
+      .path = path,
+      .ino = inode.ino,
+      .attributes = attributes ? *attributes : Filesystem::recorded_stat(inode),
+      .target = {},
+      .pfs = entry_of(inode, path),
+      .content = {.place = inode.is_regular() ? filesystem_.backend_.place_of(inode.ino) : 0,
+                  .settled = inode.settled},
+      .group = {.handed_down = hands_down_group(step.parent, inode)},
+      .keep = step.keep,
+      .keep_path = step.keep_path};
   if (!attributes) {
-    item.unreadable =
+    item.content.unreadable =
         "container " + std::to_string(inode.ino) + ": " + describe(attributes.error());
   } else if (inode.lost_writes > 0) {
-    item.unreadable = "data that the kernel had collected could not be stored: it lacks some";
+    item.content.unreadable =
+        "data that the kernel had collected could not be stored: it lacks some";
   } else if (lost_its_content(item)) {
-    item.unreadable = "power loss took it before the first fsync: the file is empty";
+    item.content.unreadable = "power loss took it before the first fsync: the file is empty";
   }
-  item.group_handed_down = hands_down_group(step.parent, inode);
   if (!inode.extra) {
     return item;
   }
   const InodeExtra& extra = *inode.extra;
-  if (extra.origin && is_one_of(extra.origin_path, path)) {
-    set_origin(inode, item);
-  }
-  if (extra.saved) {
-    find_saved(inode, item);
-  }
-  if (has_content_that_came_in(inode)) {
-    item.content = extra.origin;
-  }
-  item.settled = inode.settled;
   if (extra.keep != Keep::by_rule) {
     item.keep = extra.keep, item.keep_path = path;
   }
   item.xattrs = extra.xattrs;
-  item.parts = extra.parts;
-  item.remote = inode.is_remote();
-  if (item.remote) {
-    item.fetch_failure = extra.remote->failure;
-    item.accepts_change = extra.remote->accepts;
+  item.content.remote = inode.is_remote();
+  if (item.content.remote) {
+    item.content.fetch_failure = extra.remote->failure;
+    item.content.accepts_change = extra.remote->accepts;
   }
   if (S_ISLNK(inode.mode)) {
     item.target = extra.target;
   }
   return item;
-}
-
-void Staging::find_saved(const Inode& inode, WalkItem& item) const {
-  filesystem_.mutex_.assert_held_shared();
-  const InodeExtra& extra = *inode.extra;
-  if (is_one_of(extra.saved_path, item.path)) {
-    item.saved = extra.saved;
-    item.saved_linked = inode.nlink > 1 || extra.saved_path.contains('\0');
-    item.dirty = inode.dirty;
-  } else if (!inode.dirty && inode.is_regular() && inode.nlink > 1) {
-    find_copy(inode, item);
-  }
-}
-
-// A name that it has lost since is no hard link's.
-void Staging::find_copy(const Inode& inode, WalkItem& item) const {
-  filesystem_.mutex_.assert_held_shared();
-  for (auto& name : split_names(inode.extra->saved_path)) {
-    if (!leads_to(name, inode.ino)) {
-      continue;
-    }
-    item.copy_path = std::move(name);
-    item.copy = inode.extra->saved;
-    return;
-  }
 }
 
 Result<std::vector<WalkItem>> Staging::walk(const std::string& below, const IsOver& is_over) {
@@ -556,10 +503,11 @@ std::vector<std::string> Staging::names() const {
 Result<std::vector<WalkItem>> Staging::unchanged(
     const std::function<bool(const std::string&, bool)>& wanted) {
   ReadLock lock(filesystem_.mutex_);
+  const ledger::Files& files = filesystem_.names_.files();
   std::vector<WalkStep> steps;
   filesystem_.names_.for_each_path([&](const std::string& path, const Inode& inode) {
-    if (inode.is_regular() && has_content_that_came_in(inode) &&
-        wanted(path, !is_one_of(inode.extra->origin_path, path))) {
+    if (inode.is_regular() && files.has_imported_content(ledger_node(inode)) &&
+        wanted(path, !files.of(inode.ino).imported->names.contains(path))) {
       steps.push_back({.inode = &inode, .path = path, .keep_path = {}});
     }
   });
@@ -598,9 +546,8 @@ void Staging::list_children(const Inode& directory, Children& children) {
 void Staging::push_children(const WalkStep& step, const Children& children,
                             std::vector<WalkStep>& stack) const {
   filesystem_.mutex_.assert_held_shared();
-  const bool says =
-      step.inode->extra && step.inode->extra->keep != Keep::by_rule && step.inode->ino != root_ino;
-  const Keep keep = says ? step.inode->extra->keep : step.keep;
+  const bool says = step.inode->keep() != Keep::by_rule && step.inode->ino != root_ino;
+  const Keep keep = says ? step.inode->keep() : step.keep;
   const std::string& keep_path = says ? step.path : step.keep_path;
   for (const auto& [name, child] : children) {
     stack.push_back({filesystem_.names_.find(child),

@@ -24,7 +24,7 @@
 #include "base/result.hpp"
 #include "fs/inode_numbers.hpp"
 #include "fs/known_directories.hpp"
-#include "ledger/version.hpp"
+#include "ledger/files.hpp"
 
 namespace efs::fs {
 
@@ -40,24 +40,12 @@ struct SetStaging;
 using Origin = ledger::FileVersion;
 using ledger::is_same_file;
 
-/// The class that a user has set for a name during the job (efs set). A directory's class applies
-/// to everything below without a class of its own.
-enum class Keep : std::uint8_t { by_rule = 0, temporary = 1, persistent = 2 };
-
-/// The record of an imported file whose name was removed.
-struct GoneInput {
-  mode_t type = 0;              // S_IFMT
-  Origin origin;                // of a file
-  std::optional<Origin> saved;  // the copy with that name in results-dir
-  bool linked = false;
-  Keep keep = Keep::by_rule;
-  std::string target;  // of a symbolic link
-  // an unload removed the name, not the job: the input does not count as removed
-  bool unloaded = false;
-
-  /// True if it is no input but a result of drop_unsent(): `origin` has its size and mtime only.
-  bool was_never_sent() const;
-};
+using ledger::GoneInput;
+using ledger::Keep;
+using ledger::PfsName;
+using ledger::ResultName;
+using ledger::SavedCopy;
+using ledger::Side;
 
 /// A result that efs removed from the buffer, and that has its name no more.
 struct DroppedResult {
@@ -114,6 +102,27 @@ using IsOver = std::function<bool()>;
 /// A walk over fewer names ignores IsOver: it takes milliseconds.
 inline constexpr std::size_t many_names = 16384;
 
+/// The content of an item in the buffer.
+struct BufferedContent {
+  unsigned place = 0;    // backend index of a regular file's content
+  bool settled = false;  // clean, and the content survives power loss
+  // why a regular file's content is unreadable (then its size is unknown, and 0 here) or lost
+  // (lost_its_content()); "": no known reason
+  std::string unreadable{};
+  bool remote = false;          // the content is not here: see Remote
+  std::string fetch_failure{};  // of a remote file: Remote::failure
+  bool accepts_change = false;  // of a remote file: Remote::accepts
+};
+
+/// The group of an item, for a stage-out (result_attributes.hpp).
+struct ItemGroup {
+  bool handed_down = false;  // the parent has the set-group-ID bit and the same group
+  // Set if no program chose the group: the group that a new file of the owner gets without a
+  // set-group-ID directory. results-group also sets it.
+  std::optional<gid_t> plain{};
+  bool is_asked = false;
+};
+
 /// One name of the namespace in the result of walk().
 struct WalkItem {
   std::string path;  // relative to the root ("a/b"); the root itself is left out
@@ -121,39 +130,13 @@ struct WalkItem {
   struct stat attributes{};
   std::string target;  // of a symbolic link
   std::map<std::string, std::string> xattrs{};
-  // content, attributes or name may differ from the import (true for new files)
-  bool dirty = false;
-  // set if the inode was imported and still has the name of the import
-  std::optional<Origin> origin;
-  bool linked = false;  // with an origin: the file had several names on the PFS
-  // set if the file has not changed since the import, under any name: its required size and mtime
-  std::optional<Origin> content{};
-  bool settled = false;       // clean, and the content survives power loss
-  bool saved_linked = false;  // that copy has or had several names: ignore its ctime
-  // set if an unload or a stage-out has exported it under this name
-  std::optional<Origin> saved;
-  // another name of the file under which an unload or stage-out has exported this version
-  std::string copy_path{};
-  std::optional<Origin> copy{};  // the version of that copy
-  // by walk(): the file or link that was imported under this name, if the job has replaced it by
-  // this item
-  std::shared_ptr<const GoneInput> replaced{};
-  Keep keep = Keep::by_rule;       // its own, or that of the nearest ancestor that has one
-  std::string keep_path;           // the path of the item that has `keep`; "" for the root
-  unsigned place = 0;              // backend index of a regular file's content
-  bool group_handed_down = false;  // the parent has the set-group-ID bit and the same group
-  // For a stage-out (result_attributes.hpp). Set if no program chose the group: the group that a
-  // new file of the owner gets without a set-group-ID directory. results-group also sets it.
-  std::optional<gid_t> plain_group{};
-  bool group_is_asked = false;
-  // why a regular file's content is unreadable (then its size is unknown, and 0 here) or lost
-  // (lost_its_content()); "": no known reason
-  std::string unreadable{};
-  bool remote = false;          // the content is not here: see Remote
-  std::string fetch_failure{};  // of a remote file: Remote::failure
-  bool accepts_change = false;  // of a remote file: Remote::accepts
-  // the loaded parts of a partial file ("0+4096,8192+100"); "": the file is whole
-  std::string parts;
+  ledger::NameEntry pfs{};  // its versions on the PFS; pfs.replaced: by walk()
+  BufferedContent content{};
+  ItemGroup group{};
+  Keep keep = Keep::by_rule;  // its own, or that of the nearest ancestor that has one
+  std::string keep_path;      // the path of the item that has `keep`; "" for the root
+
+  bool due_for_export() const { return pfs.due_for_export(attributes.st_mode); }
 };
 
 /// The present writers of a file.
@@ -164,30 +147,8 @@ struct Writers {
   bool possible = true;    // a program can write, or there is no proof that none can
 };
 
-/// Which records of an inode a name on the PFS concerns: its imports, or its imports and exports.
-enum class Side : std::uint8_t { inputs, both };
-
-struct PfsName {
-  std::string path;
-  // the present version; nullopt: the name is about to get a new version
-  std::optional<Origin> version{};
-  // the inode of the version, because the name may lead to another inode by now; 0: the inode that
-  // has the name
-  std::uint64_t by = 0;
-};
-
-/// Maps a name of the buffer to the name in results-dir. Empty: the names are equal.
-using ResultName = std::function<std::string(const std::string&)>;
-
 /// Which existing files a published name may replace.
 enum class Over : std::uint8_t { nothing, clean, anything };
-
-/// A version of a file that the PFS has. Borrows its members.
-struct SavedCopy {
-  const Origin& version;
-  bool in_place = false;
-  const GoneInput* replaced = nullptr;  // the input whose name it took; null: none
-};
 
 /// Thread-safe: any number of threads may call any member at once.
 class Staging {
@@ -556,11 +517,12 @@ class Staging {
   Status may_go(const Inode& inode, const std::string& path, std::uint64_t ino) const;
   Status may_drop(const Inode& inode, const std::string& path, std::uint64_t ino,
                   const Origin& copy);
-  // names that the job removed from the inode, which is about to be freed
-  Status remember_further_names(const Inode& inode, const std::string& path);
-  Status forget_name(const std::string& path);  // drops the record of a removed input
-  // keeps the record of the PFS's version; the input does not count as removed
-  Status record_unloaded(const Inode& inode, const std::string& path);
+  /// The inode's state under this name, without NameEntry::replaced.
+  ledger::NameEntry entry_of(const Inode& inode, const std::string& path) const;
+  /// Returns whether a name leads to the inode.
+  ledger::LeadsTo leads_to(std::uint64_t ino) const;
+  /// Records the change; null: of names only.
+  Status commit_change(const Inode* inode, const ledger::Change& change);
 
   /// A further name, and the inode that had the name before; 0: none.
   struct LinkedName {
@@ -591,23 +553,7 @@ class Staging {
   Status remove_unsent(std::vector<Unsent>& leaving);
   void invalidate_names_in(std::uint64_t ino, KernelView& kernel);
   bool leads_to(const std::string& path, std::uint64_t ino) const;
-  void find_copy(const Inode& inode, WalkItem& item) const;
-  /// Sets the members of the item that the exported copy determines.
-  void find_saved(const Inode& inode, WalkItem& item) const;
-  Status remember_copies(const Inode& inode, const std::string& path);
-  void keep_of_others(SetStaging& staging, const std::string& path) const;
-  /// Gives the staging data the name of the copy. Records names that an earlier copy keeps.
-  Status name_copy(const Inode& inode, const std::string& path, const Origin& copy, bool in_place,
-                   SetStaging& staging);
-  /// The copy, in place, becomes the origin. `before`: the names of the import, none of which is
-  /// the copy's or leads to the inode.
-  Status replace_origin(const Inode& inode, std::span<const std::string> before,
-                        SetStaging& staging);
-  Status book_saved(const Inode& inode, const std::string& path, const Origin& copy, bool in_place,
-                    const GoneInput* replaced);
-  Status book_gone(bool linked, const std::string& path, const Origin& copy, bool in_place,
-                   const GoneInput* replaced);
-  Status note(const Inode& inode, const std::string& path, const Origin& copy, bool in_place);
+  Status record_export(const Inode& inode, const std::string& path, const SavedCopy& copy);
   void find_replaced(std::vector<WalkItem>& items) const;
   using ItemsByPath = std::unordered_map<std::string_view, WalkItem*>;
   /// Sets `replaced` where the input has no name any more. Returns the items with the job's own
@@ -616,18 +562,11 @@ class Staging {
   /// Sets `replaced` where the input exists under another name.
   void find_replaced_elsewhere(const ItemsByPath& own) const;
 
-  /// Names on the PFS in the records of an inode that does not have these names.
-  struct Claims {
-    std::vector<std::string> staged, saved;
-
-    bool empty() const { return staged.empty() && saved.empty(); }
-  };
-  struct Taken;
-  bool is_stale(const Inode& inode, const std::string& name, const PfsName* taken,
-                const Origin& known) const;
-  Claims stale_claims(const Inode& inode, const Taken& taken) const;
-  std::vector<std::uint64_t> those(const std::function<bool(const Inode&)>& wanted) const;
-  Status give_up(const Inode& inode, const Claims& claims);
+  using StaleNamesOf =
+      std::function<ledger::StaleNames(std::uint64_t ino, const ledger::FileEntry& entry)>;
+  /// Revokes the names that `stale` returns for each inode. Calls `done` after each of them.
+  void revoke_all(const StaleNamesOf& stale,
+                  const std::function<void(const ledger::StaleNames&, const Status&)>& done);
   Status complete_and_name(const MakeNode& node, const std::map<std::string, std::string>& bulky,
                            const std::string& parts, const Replace& replace, std::int64_t reserve);
   struct Published;
@@ -635,7 +574,6 @@ class Staging {
   /// to replace; 0: none.
   Status publish_in_steps(MakeNode& node, const std::map<std::string, std::string>& bulky,
                           const std::string& parts, std::uint64_t old, Published& published);
-  static bool has_content_that_came_in(const Inode& inode);
   WalkItem item_of(const WalkStep& step) const;
   Status replace_xattrs(const Inode& inode, const std::map<std::string, std::string>& xattrs);
 

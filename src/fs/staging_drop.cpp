@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "fs/filesystem.hpp"
+#include "fs/kernel_view.hpp"
+#include "fs/ledger_records.hpp"
+#include "fs/removal_reserve.hpp"
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
-
-bool GoneInput::was_never_sent() const {
-  return unloaded && !saved && origin.inode == 0 && origin.ctime == Origin::any_ctime;
-}
 
 /// One name of drop_unsent().
 struct Staging::Unsent {
@@ -34,8 +33,10 @@ bool Staging::is_only_here(const Inode& inode, const Inode& parent, const std::s
   if (!inode.is_regular() || inode.nlink != 1) {
     return false;
   }
-  if (const auto& extra = inode.extra;
-      extra && (extra->origin || extra->saved || extra->remote || extra->keep != Keep::by_rule)) {
+  if (const auto& extra = inode.extra; extra && (extra->remote || extra->keep != Keep::by_rule)) {
+    return false;
+  }
+  if (filesystem_.names_.files().find(inode.ino) != nullptr) {
     return false;
   }
   const auto& gone = filesystem_.names_.gone();

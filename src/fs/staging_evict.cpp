@@ -9,16 +9,10 @@
 namespace efs::fs {
 namespace {
 
-// The name under which a file was imported or exported; null: it has none, or several.
-const std::string* only_name(const Inode& inode, bool is_input) {
-  const std::string& names = is_input ? inode.extra->origin_path : inode.extra->saved_path;
-  return names.empty() || names.contains('\0') ? nullptr : &names;
-}
-
-// True if the PFS may have the content by what the inode records.
-bool is_candidate(const Inode& inode) {
-  return inode.is_regular() && inode.extra && !inode.dirty && inode.nlink == 1 &&
-         !inode.is_remote() && !inode.is_open() && (inode.extra->remote || inode.extra->saved);
+// True if the PFS may have the content by what the inode and its entry record.
+bool is_candidate(const Inode& inode, const ledger::FileEntry& entry) {
+  return inode.is_regular() && !inode.dirty && inode.nlink == 1 && !inode.is_remote() &&
+         !inode.is_open() && ((inode.extra && inode.extra->remote) || entry.exported);
 }
 
 }  // namespace
@@ -27,17 +21,23 @@ std::vector<Staging::EvictionCandidate> Staging::eviction_candidates() {
   std::vector<EvictionCandidate> found;
   const ReadLock lock(filesystem_.mutex_);
   filesystem_.names_.for_each([&](const Inode& inode) {
-    if (!is_candidate(inode)) {
+    const ledger::FileEntry& entry = filesystem_.names_.files().of(inode.ino);
+    if (!is_candidate(inode, entry)) {
       return;
     }
-    const bool is_input = !inode.extra->saved;
-    const std::string* name = only_name(inode, is_input);
-    const auto attributes = name ? filesystem_.container_stat_of(inode, nullptr) : fail(ENOENT);
+    const bool is_input = !entry.exported;
+    const ledger::Names names = is_input
+                                    ? (entry.imported ? entry.imported->names : ledger::Names())
+                                    : entry.exported->names;
+    if (names.empty() || names.had_several()) {
+      return;
+    }
+    const auto attributes = filesystem_.container_stat_of(inode, nullptr);
     if (!attributes || attributes->st_blocks == 0) {
       return;
     }
     EvictionCandidate one{.ino = inode.ino,
-                          .path = *name,
+                          .path = names.text(),
                           .bytes = static_cast<std::uint64_t>(attributes->st_blocks) * 512,
                           .since = FileTime(attributes->st_ctim),
                           .was_used = inode.was_used.exchange(false)};
@@ -60,10 +60,10 @@ Status Staging::may_evict(const Inode& inode, const std::string& path, std::uint
     return fail(EMLINK, "it has further names, or is not a regular file");
   }
   const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
-  if (item.dirty || !item.parts.empty() || !item.unreadable.empty()) {
+  if (item.pfs.dirty || !item.pfs.parts.empty() || !item.content.unreadable.empty()) {
     return fail(EBUSY, "the PFS does not have its content");
   }
-  const auto& known = item.saved ? item.saved : item.origin;
+  const auto& known = item.pfs.on_pfs();
   if (!known || !is_same_file(*known, remote.version) ||
       static_cast<std::uint64_t>(item.attributes.st_size) != remote.version.size) {
     return fail(ESTALE, "the PFS has another version of it");

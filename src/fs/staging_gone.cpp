@@ -4,9 +4,9 @@
 #include <iterator>
 #include <ranges>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "fs/filesystem.hpp"
+#include "fs/ledger_records.hpp"
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
@@ -28,16 +28,14 @@ WalkItem Staging::gone_item(const std::string& path, const GoneInput& input) con
   filesystem_.mutex_.assert_held_shared();
   WalkItem item{.path = path};
   item.attributes.st_mode = input.type;
-  item.origin = input.origin;
-  item.saved = input.saved;
-  item.linked = input.linked;
+  item.pfs = {.origin = input.origin, .linked = input.linked, .saved = input.saved};
   item.target = input.target;
   // The class of an existing directory applies to removed names below it.
   const Inode* directory = &filesystem_.names_.root();
   const bool any = filesystem_.names_.has_kept_directories();
   for (std::size_t at = 0; any && directory != nullptr && directory->is_directory();) {
-    if (directory->extra && directory->extra->keep != Keep::by_rule) {
-      item.keep = directory->extra->keep, item.keep_path = path.substr(0, at == 0 ? 0 : at - 1);
+    if (directory->keep() != Keep::by_rule) {
+      item.keep = directory->keep(), item.keep_path = path.substr(0, at == 0 ? 0 : at - 1);
     }
     const auto slash = path.find('/', at);
     if (slash == std::string::npos) {
@@ -61,14 +59,17 @@ std::vector<WalkItem> Staging::gone(bool unloaded) {
       items.emplace(path, gone_item(path, input));
     }
   }
-  filesystem_.names_.for_each([&](const Inode& inode) {
-    if (!inode.is_whole_import() || inode.nlink == 0) {
+  const ledger::Files& files = filesystem_.names_.files();
+  files.for_each([&](std::uint64_t ino, const ledger::FileEntry& entry) {
+    filesystem_.mutex_.assert_held_shared();
+    const Inode* inode = entry.is_whole_import() ? filesystem_.names_.find(ino) : nullptr;
+    if (inode == nullptr || inode->nlink == 0) {
       return;
     }
-    for (const auto& path : split_names(inode.extra->origin_path)) {
+    for (const auto& path : entry.imported->names.list()) {
       if (is_missing(path)) {
-        items.emplace(path, gone_item(path, gone_input_of(inode, path))).first->second.ino =
-            inode.ino;
+        const auto input = files.gone_input(ledger_node(*inode), path);
+        items.emplace(path, gone_item(path, input)).first->second.ino = ino;
       }
     }
   });
@@ -95,11 +96,11 @@ Staging::ItemsByPath Staging::find_replaced_gone(std::vector<WalkItem>& items) c
     }
     const auto gone = filesystem_.names_.gone().find(item.path);
     const bool is_input = gone != filesystem_.names_.gone().end() && !gone->second.was_never_sent();
-    if (!is_input && !item.origin) {
+    if (!is_input && !item.pfs.origin) {
       own.emplace(item.path, &item);
     }
     if (is_input && is_file_or_symlink(gone->second.type)) {
-      item.replaced = std::make_shared<GoneInput>(gone->second);
+      item.pfs.replaced = std::make_shared<GoneInput>(gone->second);
     }
   }
   return own;
@@ -107,54 +108,20 @@ Staging::ItemsByPath Staging::find_replaced_gone(std::vector<WalkItem>& items) c
 
 void Staging::find_replaced_elsewhere(const ItemsByPath& own) const {
   filesystem_.mutex_.assert_held_shared();
-  filesystem_.names_.for_each([&](const Inode& inode) {
-    if (!is_file_or_symlink(inode.mode) || !inode.extra || !inode.extra->origin ||
-        inode.nlink == 0) {
+  const ledger::Files& files = filesystem_.names_.files();
+  files.for_each([&](std::uint64_t ino, const ledger::FileEntry& entry) {
+    filesystem_.mutex_.assert_held_shared();
+    const Inode* inode = entry.imported ? filesystem_.names_.find(ino) : nullptr;
+    if (inode == nullptr || !is_file_or_symlink(inode->mode) || inode->nlink == 0) {
       return;
     }
-    for (const auto& path : split_names(inode.extra->origin_path)) {
-      if (const auto item = own.find(path); item != own.end() && item->second->ino != inode.ino) {
-        item->second->replaced = std::make_shared<GoneInput>(gone_input_of(inode, path));
+    entry.imported->names.for_each([&](std::string_view path) {
+      if (const auto item = own.find(path); item != own.end() && item->second->ino != ino) {
+        item->second->pfs.replaced =
+            std::make_shared<GoneInput>(files.gone_input(ledger_node(*inode), path));
       }
-    }
+    });
   });
-}
-
-Status Staging::remember_further_names(const Inode& inode, const std::string& path) {
-  filesystem_.mutex_.assert_held();
-  if (!inode.is_whole_import()) {
-    return {};
-  }
-  for (const auto& name : split_names(inode.extra->origin_path)) {
-    if (name != path && !filesystem_.names_.gone().contains(name)) {
-      EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
-    }
-  }
-  return {};
-}
-
-Status Staging::forget_name(const std::string& path) {
-  filesystem_.mutex_.assert_held();
-  return filesystem_.names_.gone().contains(path) ? filesystem_.commit(0, Gone{.path = path})
-                                                  : Status();
-}
-
-// An input that this file replaced was also not removed by the job.
-Status Staging::record_unloaded(const Inode& inode, const std::string& path) {
-  filesystem_.mutex_.assert_held();
-  const auto before = filesystem_.names_.gone().find(path);
-  const InodeExtra& extra = *inode.extra;
-  const bool is_known =
-      before != filesystem_.names_.gone().end() && !before->second.was_never_sent();
-  GoneInput input = is_known ? before->second : gone_input_of(inode, path);
-  if (!is_known && !is_one_of(extra.origin_path, path)) {
-    input.origin = {};
-  }
-  if (extra.saved && is_one_of(extra.saved_path, path)) {
-    input.saved = extra.saved;
-  }
-  input.unloaded = true;
-  return filesystem_.commit(0, gone_record_of(path, input));
 }
 
 Status Staging::forget_copies(const std::vector<std::string>& paths) {
@@ -172,30 +139,14 @@ Status Staging::forget_copies(const std::vector<std::string>& paths) {
 }
 
 Status Staging::forget_gone(const std::vector<std::string>& paths) {
-  const std::unordered_set<std::string_view> wanted(paths.begin(), paths.end());
   WriteLock lock(filesystem_.mutex_);
   for (const auto& path : paths) {
-    EFS_TRY(forget_name(path));
+    if (filesystem_.names_.gone().contains(path)) {
+      EFS_TRY(filesystem_.commit(0, Gone{.path = path}));
+    }
   }
-  std::vector<SetStaging> changed;
-  filesystem_.names_.for_each([&](const Inode& inode) {
-    if (!inode.extra || !inode.extra->origin) {
-      return;
-    }
-    SetStaging staging = staging_of(inode);
-    for (const auto& path : split_names(inode.extra->origin_path)) {
-      if (wanted.contains(path)) {
-        staging.origin_path = without_name(staging.origin_path, path);
-      }
-    }
-    if (staging.origin_path == inode.extra->origin_path) {
-      return;
-    }
-    staging.staged = !staging.origin_path.empty();
-    changed.push_back(std::move(staging));
-  });
-  for (const auto& staging : changed) {
-    EFS_TRY(filesystem_.commit(0, staging));
+  for (const auto& [ino, entry] : filesystem_.names_.files().forgotten(paths)) {
+    EFS_TRY(filesystem_.commit(0, staging_of(*filesystem_.names_.find(ino), entry)));
   }
   return {};
 }

@@ -7,6 +7,7 @@
 
 #include "fs/filesystem.hpp"
 #include "fs/kernel_view.hpp"
+#include "fs/ledger_records.hpp"
 #include "fs/removal_reserve.hpp"
 #include "fs/staging_place.hpp"
 
@@ -54,8 +55,8 @@ Result<std::uint64_t> Staging::imported_file(const std::string& path) const {
   if (!first) {
     return fail(first.error().code, path + ": not in the buffer");
   }
-  if (!(*first)->is_regular() || !(*first)->extra || !(*first)->extra->origin ||
-      !is_one_of((*first)->extra->origin_path, path)) {
+  const auto& imported = filesystem_.names_.files().of((*first)->ino).imported;
+  if (!(*first)->is_regular() || !imported || !imported->names.contains(path)) {
     return fail(ESTALE, path + ": is not what was staged in");
   }
   return (*first)->ino;
@@ -95,14 +96,8 @@ Status Staging::book_names(std::uint64_t ino, std::span<const std::string> names
     return {};
   }
   try {
-    SetStaging staging = staging_of(*filesystem_.names_.find(ino));
-    for (const auto& path : names) {
-      EFS_TRY(forget_name(path));
-      if (!is_one_of(staging.origin_path, path)) {
-        staging.origin_path += '\0' + path;
-      }
-    }
-    return filesystem_.commit(0, staging);
+    const Inode& inode = *filesystem_.names_.find(ino);
+    return commit_change(&inode, filesystem_.names_.files().linked(ledger_node(inode), names));
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }

@@ -1,56 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Staging while programs run: makes, replaces and removes names, and proves that files have no
 // writers.
-#include <algorithm>
-
 #include "fs/filesystem.hpp"
 #include "fs/kernel_view.hpp"
+#include "fs/ledger_records.hpp"
 #include "fs/mapped_file.hpp"
 #include "fs/removal_reserve.hpp"
 #include "fs/staging_place.hpp"
 
 namespace efs::fs {
-namespace {
-
-// Until the PFS has the new copy it has the former one, which in place is the version that the job
-// may replace. A copy that is not known to have got its name does not count.
-bool is_before(const std::optional<Origin>& before, const Origin& copy, bool in_place) {
-  return in_place && copy.ctime == Origin::any_ctime && before && before->ctime > 0 &&
-         !is_same_file(*before, copy);
-}
-
-// The names of the import; none if `path` is one of them.
-std::vector<std::string> other_names_of_import(const SetStaging& staging, const std::string& path) {
-  return is_one_of(staging.origin_path, path) ? std::vector<std::string>()
-                                              : split_names(staging.origin_path);
-}
-
-// The staging data of an inode that loses the name `path`, which the PFS has and keeps. `last`: its
-// only name. A remote file always has an origin: if the process dies before the removal, the PFS
-// still has its content.
-SetStaging staging_without(const Inode& inode, const std::string& path, bool last) {
-  SetStaging staging = staging_of(inode);
-  if (inode.is_remote()) {
-    staging.parts = "0+0";  // not the job's removal: see Staging::remove()
-    return staging;
-  }
-  staging.origin_path = without_name(staging.origin_path, path);
-  staging.saved_path = without_name(staging.saved_path, path);
-  staging.staged = staging.staged != 0 && !staging.origin_path.empty();
-  // If the file was clean because of a copy with this name, the other names must still be exported.
-  // An unchanged input needs no export.
-  const bool as_staged = staging.saved == 2 && staging.staged != 0;
-  if (!last && staging.saved != 0 && !as_staged && staging.saved_path.empty()) {
-    staging.dirty = 1;
-  }
-  if (staging.saved_path.empty()) {
-    staging.saved = 0;
-  }
-  return staging;
-}
-
-}  // namespace
-
 Status may_replace(const Inode& there, bool dirty, Over over, const std::string& path) {
   if (there.is_directory()) {
     return fail(EISDIR, path + ": is a directory in the buffer");
@@ -104,7 +62,7 @@ Status Staging::complete_and_name(const MakeNode& node,
         0, SetXattr{.ino = node.ino, .time = node.ctime, .name = key, .value = value}));
   }
   if (!parts.empty()) {
-    SetStaging staging = staging_of(*filesystem_.names_.find(node.ino));
+    SetStaging staging = filesystem_.names_.staging_of(*filesystem_.names_.find(node.ino));
     staging.parts = parts;
     staging.keep = static_cast<std::uint8_t>(Keep::temporary);
     EFS_TRY(filesystem_.commit(0, staging));
@@ -121,8 +79,7 @@ Result<std::uint64_t> Staging::replaceable(const Place& place, const std::string
   if (!there) {
     return 0;
   }
-  const auto item = item_of({.inode = *there, .path = path, .keep_path = {}});
-  EFS_TRY(may_replace(**there, item.dirty, over, path));
+  EFS_TRY(may_replace(**there, entry_of(**there, path).dirty, over, path));
   return (*there)->ino;
 }
 
@@ -363,7 +320,7 @@ Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std:
   if (!there || (*there)->ino != ino || (*there)->edits != edits || (*there)->write_opens > 0) {
     return false;
   }
-  EFS_TRY(book_saved(**there, path, copy.version, copy.in_place, copy.replaced));
+  EFS_TRY(record_export(**there, path, copy));
   return true;
 }
 
@@ -378,7 +335,7 @@ Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_
   if (!there) {
     return std::unexpected(there.error());
   }
-  return book_saved(**there, path, copy, in_place, replaced);
+  return record_export(**there, path, {copy, in_place, replaced});
 }
 
 Status Staging::record_copy(const std::string& path, const Origin& copy, bool,
@@ -392,16 +349,19 @@ Status Staging::record_copy(const std::string& path, const Origin& copy, bool,
   if (!there) {
     return std::unexpected(there.error());
   }
-  EFS_TRY(book_gone((*there)->nlink > 1, path, copy, false, replaced));
-  return note(**there, path, copy, false);
+  const ledger::Node node = ledger_node(**there);
+  return commit_change(*there, filesystem_.names_.files().copied(
+                                   &node, path, {copy, false, replaced}, leads_to(node.id)));
 }
 
 Status Staging::record_named(std::uint64_t ino, const std::string& path, const Origin& copy,
                              bool in_place, const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
   const Inode* inode = filesystem_.names_.find(ino);
-  EFS_TRY(book_gone(inode != nullptr && inode->nlink > 1, path, copy, in_place, replaced));
-  return inode == nullptr ? Status() : note(*inode, path, copy, in_place);
+  const auto node = inode != nullptr ? std::optional(ledger_node(*inode)) : std::nullopt;
+  return commit_change(
+      inode, filesystem_.names_.files().copied(node ? &*node : nullptr, path,
+                                               {copy, in_place, replaced}, leads_to(ino)));
 }
 
 Status Staging::mark_changed(std::uint64_t ino, const std::string& path) {
@@ -410,57 +370,12 @@ Status Staging::mark_changed(std::uint64_t ino, const std::string& path) {
   if (inode == nullptr) {
     return fail(ENOENT, "it was removed or renamed meanwhile");
   }
-  SetStaging staging = staging_of(*inode);
-  if (staging.dirty != 0) {
+  if (inode->dirty) {
     return {};
   }
+  SetStaging staging = filesystem_.names_.staging_of(*inode);
   staging.dirty = 1;
   return filesystem_.commit(0, staging);
-}
-
-Status Staging::note(const Inode& inode, const std::string& path, const Origin& copy,
-                     bool in_place) {
-  filesystem_.mutex_.assert_held();
-  SetStaging staging = staging_of(inode);
-  if (staging.dirty == 0) {
-    return {};  // a record would make the file clean under this name too
-  }
-  if (staging.saved == 0 || !is_same_file(staging.copy, copy)) {
-    EFS_TRY(remember_copies(inode, path));
-    if (in_place) {
-      keep_of_others(staging, path);
-    }
-    if (staging.origin_path == path && staging.saved_path == path &&
-        is_before(inode.extra->saved, copy, in_place)) {
-      staging.origin = staging.copy;
-    }
-    staging.saved_path = path;
-  } else if (!is_one_of(staging.saved_path, path)) {
-    staging.saved_path += '\0' + path;
-  }
-  staging.saved = 1;
-  staging.copy = copy;
-  return filesystem_.commit(0, staging);
-}
-
-// If the job later removes or replaces the file, this version is the removed one, not the input
-// that it replaced. That input may exist under another name; no record here shows that yet.
-Status Staging::book_gone(bool linked, const std::string& path, const Origin& copy, bool in_place,
-                          const GoneInput* replaced) {
-  filesystem_.mutex_.assert_held();
-  const auto gone = filesystem_.names_.gone().find(path);
-  const bool is_known = gone != filesystem_.names_.gone().end() && !gone->second.was_never_sent();
-  if (!is_known && replaced == nullptr) {
-    return forget_name(path);
-  }
-  GoneInput input = is_known ? gone->second : *replaced;
-  if (is_before(input.saved, copy, in_place)) {
-    input.origin = *input.saved;
-  }
-  input.saved = copy;
-  // the copy has several names too, and its ctime changes with each of them
-  input.linked = input.linked || linked;
-  return filesystem_.commit(0, gone_record_of(path, input));
 }
 
 bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
@@ -471,104 +386,10 @@ bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
   return there && (*there)->ino == ino;
 }
 
-// An input was exported under its name and renamed, and is now exported under another name:
-// results-dir also has the first copy.
-Status Staging::remember_copies(const Inode& inode, const std::string& path) {
+Status Staging::record_export(const Inode& inode, const std::string& path, const SavedCopy& copy) {
   filesystem_.mutex_.assert_held();
-  if (!inode.extra || !inode.extra->saved || !inode.extra->origin) {
-    return {};
-  }
-  const std::string origin_path = inode.extra->origin_path;
-  for (const auto& name : split_names(inode.extra->saved_path)) {
-    const bool is_left = name != path && is_one_of(origin_path, name) && !leads_to(name, inode.ino);
-    if (is_left && !filesystem_.names_.gone().contains(name)) {
-      EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
-    }
-  }
-  return {};
-}
-
-// An input with several names was exported in place under all of them, and is now exported again
-// under one. The PFS has the earlier copy under the other names, and no longer the imported
-// version.
-void Staging::keep_of_others(SetStaging& staging, const std::string& path) const {
-  if (staging.saved == 0 || staging.staged == 0 || staging.copy.ctime == 0 ||
-      !is_one_of(staging.origin_path, path)) {
-    return;
-  }
-  bool any = false;
-  for (const auto& name : split_names(staging.origin_path)) {
-    if (name == path || !leads_to(name, staging.ino)) {
-      continue;
-    }
-    if (!is_one_of(staging.saved_path, name)) {
-      return;  // this name has the imported version
-    }
-    any = true;
-  }
-  if (any) {
-    staging.origin = staging.copy;
-  }
-}
-
-Status Staging::name_copy(const Inode& inode, const std::string& path, const Origin& copy,
-                          bool in_place, SetStaging& staging) {
-  filesystem_.mutex_.assert_held();
-  const bool same_copy =
-      staging.dirty == 0 && staging.saved != 0 && is_same_file(staging.copy, copy);
-  if (!same_copy) {
-    EFS_TRY(remember_copies(inode, path));
-    if (in_place) {
-      keep_of_others(staging, path);
-    }
-    staging.saved_path = path;
-  } else if (!is_one_of(staging.saved_path, path)) {
-    staging.saved_path += '\0' + path;  // a hard link: the copy has both names
-  }
-  return {};
-}
-
-Status Staging::replace_origin(const Inode& inode, std::span<const std::string> before,
-                               SetStaging& staging) {
-  filesystem_.mutex_.assert_held();
-  // record_directory() records this for a directory; under another name there is no record.
-  if (!inode.is_directory()) {
-    staging.origin = staging.copy;
-  } else if (!before.empty()) {
-    staging.origin = Origin{};
-  }
-  // The input is gone under its old names, and the inode loses its record of them. (A file that
-  // replaced the input may have been exported and have a newer record.)
-  for (const auto& name : before) {
-    if (!filesystem_.names_.gone().contains(name)) {
-      EFS_TRY(filesystem_.commit(0, gone_record_of(name, gone_input_of(inode, name))));
-    }
-  }
-  if (!before.empty()) {
-    staging.origin_path = staging.saved_path;
-  }
-  return {};
-}
-
-Status Staging::book_saved(const Inode& inode, const std::string& path, const Origin& copy,
-                           bool in_place, const GoneInput* replaced) {
-  filesystem_.mutex_.assert_held();
-  SetStaging staging = staging_of(inode);
-  EFS_TRY(book_gone(inode.nlink > 1, path, copy, in_place, replaced));
-  const bool as_staged = staging.dirty == 0 && staging.staged != 0 && staging.saved != 1;
-  EFS_TRY(name_copy(inode, path, copy, in_place, staging));
-  staging.dirty = 0;
-  staging.saved = as_staged ? 2 : 1;
-  staging.copy = copy;
-  const auto before = other_names_of_import(staging, path);
-  const bool still_there = std::ranges::any_of(
-      before, [&](const std::string& name) { return leads_to(name, inode.ino); });
-  // The other names of a file still have the old version on the PFS, so the inode keeps its origin
-  // beside the copy.
-  if (in_place && staging.staged != 0 && !staging.origin_path.contains('\0') && !still_there) {
-    EFS_TRY(replace_origin(inode, before, staging));
-  }
-  EFS_TRY(filesystem_.commit(0, staging));
+  EFS_TRY(commit_change(&inode, filesystem_.names_.files().exported(ledger_node(inode), path, copy,
+                                                                    leads_to(inode.ino))));
   if (inode.is_regular() && !inode.settled) {
     filesystem_.record_unsettled(inode.ino);
   }
@@ -619,11 +440,11 @@ Status Staging::may_drop(const Inode& inode, const std::string& path, std::uint6
   if (!inode.is_regular() || inode.nlink != 1) {
     return fail(EMLINK, "it has further names, or is not a regular file");
   }
-  const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
-  if (item.dirty || !item.saved) {
+  const ledger::NameEntry entry = entry_of(inode, path);
+  if (!entry.is_exported()) {
     return fail(EBUSY, "it has changed since its export");
   }
-  if (!is_same_file(*item.saved, copy)) {
+  if (!is_same_file(*entry.saved, copy)) {
     return fail(ESTALE, "it was exported again meanwhile");
   }
   if (inode.is_open() || filesystem_.backend_.may_be_open(ino)) {
@@ -643,8 +464,8 @@ Status Staging::may_go(const Inode& inode, const std::string& path, std::uint64_
   if (inode.is_directory() && !inode.directory->empty()) {
     return fail(ENOTEMPTY, path + ": is not empty");
   }
-  const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
-  if (item.dirty || (!item.origin && !item.saved) || inode.write_opens > 0) {
+  const ledger::NameEntry entry = entry_of(inode, path);
+  if (entry.dirty || !entry.on_pfs() || inode.write_opens > 0) {
     return fail(EBUSY, path + ": the buffer may have the only copy");
   }
   return {};
@@ -674,9 +495,8 @@ Status Staging::remove_name(const std::string& path,
     last = (*there)->nlink == 1 || (*there)->is_directory();
     // First, and permanently: the PFS has the file and keeps it. If the process dies in between,
     // the file without an origin counts as changed.
-    const SetStaging staging = staging_without(**there, path, last);
-    EFS_TRY((*there)->extra ? record_unloaded(**there, path) : Status());
-    EFS_TRY(filesystem_.commit(0, staging));
+    EFS_TRY(commit_change(*there,
+                          filesystem_.names_.files().unloaded(ledger_node(**there), path, last)));
     EFS_TRY(filesystem_.commit(
         0, Unlink{.parent = parent, .time = filesystem_.clock_.now(), .name = name},
         -removal_reserve(name)));
@@ -699,7 +519,7 @@ Status Staging::set_keep(const std::string& path, Keep keep) {
   if (!step) {
     return std::unexpected(step.error());
   }
-  SetStaging staging = staging_of(*step->inode);
+  SetStaging staging = filesystem_.names_.staging_of(*step->inode);
   staging.keep = static_cast<std::uint8_t>(keep);
   return filesystem_.commit(0, staging);
 }

@@ -138,10 +138,11 @@ std::vector<Staging::RemoteFile> Staging::remote_files(bool background_only) con
 std::uint64_t Staging::directory_of(std::uint64_t ino) const {
   const ReadLock lock(filesystem_.mutex_);
   const Inode* inode = filesystem_.names_.find(ino);
-  if (inode == nullptr || inode->nlink != 1 || !inode->extra) {
+  const auto& imported = filesystem_.names_.files().of(ino).imported;
+  if (inode == nullptr || inode->nlink != 1 || !imported) {
     return 0;
   }
-  const auto place = locate(inode->extra->origin_path);
+  const auto place = locate(imported->names.text());
   const auto* entry = place ? place->parent->directory->find(place->name) : nullptr;
   return entry != nullptr && entry->ino == ino ? place->parent->ino : 0;
 }
@@ -173,12 +174,10 @@ std::vector<Staging::SiblingFile> Staging::files_in(std::uint64_t directory) con
 // A remote file has one name, that of its import.
 std::string Staging::path_of(std::uint64_t ino) const {
   const ReadLock lock(filesystem_.mutex_);
-  const Inode* inode = filesystem_.names_.find(ino);
-  if (inode == nullptr || !inode->extra) {
-    return {};
-  }
-  const InodeExtra& extra = *inode->extra;
-  return extra.origin_path.empty() ? extra.saved_path : extra.origin_path;
+  const ledger::FileEntry& entry = filesystem_.names_.files().of(ino);
+  return entry.imported   ? entry.imported->names.text()
+         : entry.exported ? entry.exported->names.text()
+                          : std::string();
 }
 
 Staging::RemoteTotals Staging::remote_totals() const {

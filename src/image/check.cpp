@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "fs/ledger_records.hpp"
 #include "fs/namespace.hpp"
 #include "fs/seal.hpp"
 #include "image/check_extents.hpp"
@@ -215,7 +216,7 @@ class Check {
       if (!inode.is_regular() || inode.nlink == 0 || there.contains(inode.ino)) {
         return;
       }
-      if (rebooted_ && has_copy(inode)) {
+      if (rebooted_ && has_content(inode)) {
         find(Severity::leftover, paths_[inode.ino],
              "a clean file without its container; the PFS has it, and a start imports it again");
       } else {
@@ -365,9 +366,9 @@ class Check {
     const std::string& path = paths_[inode.ino];
     find(Severity::leftover, path,
          object + " is empty: power loss came before the file's first fsync; a start " +
-             (has_copy(inode) ? "drops the name, and imports it again if it is an input"
-                              : "creates it empty, and the stop reports it"));
-    if (!has_copy(inode)) {
+             (has_content(inode) ? "drops the name, and imports it again if it is an input"
+                                 : "creates it empty, and the stop reports it"));
+    if (!has_content(inode)) {
       report_.emptied.push_back(path);
     }
   }
@@ -386,18 +387,18 @@ class Check {
     }
   }
 
-  static bool has_copy(const fs::Inode& inode) {
-    return !inode.dirty && inode.extra && (inode.extra->origin || inode.extra->saved);
+  /// True if the PFS has the content of the file.
+  bool has_content(const fs::Inode& inode) const {
+    return names_.files().has_content(fs::ledger_node(inode));
   }
 
   // A clean file must equal the version on the PFS, because no program has written to its
   // container. Other files have no version to compare with.
-  static std::string contradiction(const fs::Inode& inode, const struct stat& st) {
-    if (inode.dirty || !inode.extra || !inode.extra->origin || inode.extra->saved ||
-        !inode.extra->parts.empty() || inode.is_remote()) {
+  std::string contradiction(const fs::Inode& inode, const struct stat& st) const {
+    if (!names_.files().has_imported_content(fs::ledger_node(inode))) {
       return "";
     }
-    const fs::Origin& origin = *inode.extra->origin;
+    const fs::Origin& origin = names_.files().of(inode.ino).imported->version;
     const auto* content = inode.content();
     const auto size = content != nullptr ? content->size : static_cast<std::uint64_t>(st.st_size);
     if (size != origin.size) {

@@ -24,7 +24,7 @@ struct Content {
 
 // An unchanged input is compared with its version on the PFS.
 bool has_original(const fs::WalkItem& item) {
-  return item.content.has_value() || item.remote;
+  return item.pfs.content.has_value() || item.content.remote;
 }
 
 std::string line_of(const Content& content) {
@@ -107,7 +107,8 @@ bool for_each_content(std::string_view list, Visit visit) {
 Result<std::string> write_contents(int metadata, std::span<const fs::WalkItem> items) {
   std::map<std::uint64_t, const fs::WalkItem*> files;  // once for each file, for all its names
   for (const auto& item : items) {
-    if (S_ISREG(item.attributes.st_mode) && !has_original(item) && item.unreadable.empty()) {
+    if (S_ISREG(item.attributes.st_mode) && !has_original(item) &&
+        item.content.unreadable.empty()) {
       files.emplace(item.ino, &item);
     }
   }
@@ -116,7 +117,7 @@ Result<std::string> write_contents(int metadata, std::span<const fs::WalkItem> i
     text += line_of({.container = ino,
                      .size = static_cast<std::uint64_t>(item->attributes.st_size),
                      .mtime = item->attributes.st_mtim,
-                     .durable = item->settled});
+                     .durable = item->content.settled});
   }
   text = sealed(text);
   EFS_TRY(write_text(metadata, contents_name, text));

@@ -62,7 +62,7 @@ fs::WalkItem file_item(const std::string& directory, std::uint64_t id, uid_t own
     item.attributes.st_uid = owner;
     item.attributes.st_gid = ::getegid();
   }
-  item.dirty = true;
+  item.pfs.dirty = true;
   item.keep = fs::Keep::persistent;
   return item;
 }

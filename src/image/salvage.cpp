@@ -52,14 +52,14 @@ class ImageBuffer final : public stage::ForwardingSource {
     auto items = inner_.walk();
     if (items && all_) {
       for (auto& item : *items) {
-        item.dirty = true;
-        item.saved.reset();
+        item.pfs.dirty = true;
+        item.pfs.saved.reset();
         item.keep = fs::Keep::by_rule;
-        item.origin.reset();
+        item.pfs.origin.reset();
       }
     } else if (items && elsewhere_) {
       for (auto& item : *items) {
-        item.dirty = item.dirty || item.saved;
+        item.pfs.dirty = item.pfs.dirty || item.pfs.saved;
       }
     }
     return items;
@@ -232,12 +232,12 @@ Result<std::uint64_t> left_to_do(Image& image) {
   const bool in_place = config::has_results_in_place(config);
   const auto removed = stage::removed_inputs(config, staging.gone());
   auto count = static_cast<std::uint64_t>(
-      std::ranges::count_if(removed, [&](const auto& item) { return in_place || item.saved; }));
+      std::ranges::count_if(removed, [&](const auto& item) { return in_place || item.pfs.saved; }));
   count += static_cast<std::uint64_t>(std::ranges::count_if(
       stage::select_outgoing(config, *items).directories, &stage::DirectoryToMake::reported));
   for (const auto& item : *items) {
     struct stat st{};
-    if (item.saved && !item.dirty &&
+    if (item.pfs.is_exported() &&
         ::lstat((config.results_dir + "/" + config::result_path(config, item.path)).c_str(), &st) !=
             0) {
       ++count;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/table_room.hpp"
+
 namespace efs::ledger {
 
 void Ledger::apply(const Event& event) {
@@ -11,11 +13,7 @@ void Ledger::apply(const Event& event) {
 }
 
 void Ledger::make_room() {
-  const std::size_t needed = entries_.size() + 1;
-  if (static_cast<float>(needed) >
-      entries_.max_load_factor() * static_cast<float>(entries_.bucket_count())) {
-    entries_.reserve(2 * needed);
-  }
+  efs::make_room(entries_);
 }
 
 void Ledger::on(const Announced& event) {

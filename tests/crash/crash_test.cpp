@@ -374,6 +374,8 @@ const Harmless harmless[] = {
     {"journal sync", "drop unsent", "",
      "the records of the drop come behind those of the newer file: without them the older one is "
      "there, too"},
+    {"container name sync", "drop unsent", "",
+     "a snapshot has synced the names of all containers since the file was made"},
     {"drain", "create in vain", " answer drain answer",
      "the removal follows at once: without the create the name is not there either"},
     {"drain", "O_TMPFILE", " answer data sync",

@@ -31,9 +31,9 @@ SimWorld world_of(const Enumeration& how, std::uint64_t seed) {
   return world;
 }
 
-bool is_unsettled(const fs::Inode& inode) {
-  return inode.is_regular() && !inode.dirty && inode.extra &&
-         (inode.extra->origin || !inode.extra->saved_path.empty()) && !inode.settled;
+bool is_unsettled(const Namespace& names, const fs::Inode& inode) {
+  return inode.is_regular() && !inode.settled &&
+         names.files().has_content({.id = inode.ino, .dirty = inode.dirty});
 }
 
 // Returns the times that a program set. Other times differ between runs, and those of a regular
@@ -49,15 +49,12 @@ std::string times_of(const fs::Inode& inode) {
 }
 
 // Returns the identity of a copy, and whether it is known to have its name.
-std::string copy_of(const std::optional<fs::Origin>& copy) {
-  if (!copy) {
-    return "0";
-  }
-  return std::to_string(copy->inode) + (copy->ctime == fs::Origin::any_ctime ? " coming" : "");
+std::string copy_of(const fs::Origin& copy) {
+  return std::to_string(copy.inode) + (copy.ctime == fs::Origin::any_ctime ? " coming" : "");
 }
 
 // Everything that records hold of an inode, behind its path `name`.
-std::string line_of(const fs::Inode& inode, const std::string& name) {
+std::string line_of(const Namespace& names, const fs::Inode& inode, const std::string& name) {
   std::ostringstream line;
   line << name << " ino " << inode.ino << " mode " << std::oct << inode.mode << std::dec
        << " owner " << inode.uid << ":" << inode.gid << " links " << inode.nlink
@@ -66,27 +63,25 @@ std::string line_of(const fs::Inode& inode, const std::string& name) {
   if (inode.rdev != 0) {
     line << " device " << inode.rdev;
   }
-  if (!inode.extra) {
-    return line.str();
+  if (inode.extra && !inode.extra->target.empty()) {
+    line << " -> " << inode.extra->target;
   }
-  const fs::InodeExtra& extra = *inode.extra;
-  if (!extra.target.empty()) {
-    line << " -> " << extra.target;
+  const auto& [imported, exported, parts] = names.files().of(inode.ino);
+  if (exported) {
+    line << " saved as " << exported->names.text() << " " << copy_of(exported->version);
   }
-  if (!extra.saved_path.empty()) {
-    line << " saved as " << extra.saved_path << " " << copy_of(extra.saved);
+  if (imported) {
+    line << " origin " << imported->version.inode << "+" << imported->version.size << " "
+         << imported->names.text();
   }
-  if (extra.origin) {
-    line << " origin " << extra.origin->inode << "+" << extra.origin->size << " "
-         << extra.origin_path;
+  if (!parts.empty()) {
+    line << " parts " << parts;
   }
-  if (!extra.parts.empty()) {
-    line << " parts " << extra.parts;
+  if (inode.keep() != fs::Keep::by_rule) {
+    line << " keep " << static_cast<int>(inode.keep());
   }
-  if (extra.keep != fs::Keep::by_rule) {
-    line << " keep " << static_cast<int>(extra.keep);
-  }
-  for (const auto& [key, value] : extra.xattrs) {
+  for (const auto& [key, value] :
+       inode.extra ? inode.extra->xattrs : std::map<std::string, std::string>()) {
     line << " " << key << "=" << value;
   }
   return line.str();
@@ -112,10 +107,10 @@ std::string state_of(const Namespace& names) {
     directory.directory->for_each_after(
         0, [&](const std::string& name, const fs::Directory::Entry& entry) {
           const fs::Inode& inode = *names.find(entry.ino);
-          if (is_unsettled(inode)) {
+          if (is_unsettled(names, inode)) {
             return true;
           }
-          lines.push_back(line_of(inode, path + name));
+          lines.push_back(line_of(names, inode, path + name));
           if (inode.is_directory()) {
             visit(inode, path + name + "/");
           }
@@ -125,7 +120,7 @@ std::string state_of(const Namespace& names) {
   visit(names.root(), "");
   for (const auto& [path, input] : names.gone()) {
     lines.push_back("gone " + path + " origin " + std::to_string(input.origin.inode) +
-                    (input.saved ? " saved " + copy_of(input.saved) : "") + " keep " +
+                    (input.saved ? " saved " + copy_of(*input.saved) : "") + " keep " +
                     std::to_string(static_cast<int>(input.keep)));
   }
   names.ledger().snapshot([&](const ledger::Event& event) {
@@ -135,7 +130,7 @@ std::string state_of(const Namespace& names) {
     }
   });
   std::sort(lines.begin(), lines.end());
-  std::string state = line_of(names.root(), "/") + "\n";
+  std::string state = line_of(names, names.root(), "/") + "\n";
   for (const auto& line : lines) {
     state += line + "\n";
   }

@@ -326,9 +326,9 @@ Step drop(const std::string& path) {
   return {"drop " + path, [=](Life& life) {
             fs::Staging staging(life.filesystem);
             const auto item = staging.find(path);
-            if (item && item->saved) {
-              life.note(staging.check_unused(path, item->ino, *item->saved));
-              life.note(staging.drop_unused(path, item->ino, *item->saved));
+            if (item && item->pfs.saved) {
+              life.note(staging.check_unused(path, item->ino, *item->pfs.saved));
+              life.note(staging.drop_unused(path, item->ino, *item->pfs.saved));
             }
           }};
 }
@@ -404,9 +404,9 @@ Step saved(const std::string& path, bool in_place) {
             }
             const auto items = life.note(fs::Staging(life.filesystem).walk(path));
             life.note(fs::Staging(life.filesystem)
-                          .mark_saved(
-                              path, {.device = 2, .inode = 7}, in_place,
-                              items && !items->empty() ? items->front().replaced.get() : nullptr));
+                          .mark_saved(path, {.device = 2, .inode = 7}, in_place,
+                                      items && !items->empty() ? items->front().pfs.replaced.get()
+                                                               : nullptr));
           }};
 }
 
@@ -524,7 +524,7 @@ Step record_named(const std::string& path) {
               if (item) {
                 life.note(staging.record_named(item->ino, path,
                                                {.device = 2, .inode = 13, .ctime = ctime}, true,
-                                               item->replaced.get()));
+                                               item->pfs.replaced.get()));
               }
             }
           }};

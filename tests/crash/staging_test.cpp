@@ -281,7 +281,7 @@ void check(const Daemon& before, const Daemon& now) {
              (path == "unsynced" && (content == unsynced || &before == &now))));
   };
   for (const auto& [path, item] : files) {
-    must(!S_ISREG(item.attributes.st_mode) || item.dirty || (path == "a" && at_work) ||
+    must(!S_ISREG(item.attributes.st_mode) || item.pfs.dirty || (path == "a" && at_work) ||
              is_whole(path, now.content(item.ino)),
          path + " is clean, and not what the PFS has");
   }

@@ -70,7 +70,7 @@ std::string listing(fs::Filesystem& filesystem) {
   list(filesystem, fs::root_ino, "", text);
   const auto items = fs::Staging(filesystem).walk().value();
   for (const auto& item : items) {
-    if (item.dirty) {
+    if (item.pfs.dirty) {
       text += item.path + " is dirty\n";
     }
   }
@@ -82,7 +82,8 @@ std::string incomplete(fs::Filesystem& filesystem) {
   std::string text;
   const auto items = fs::Staging(filesystem).walk().value();
   for (const auto& item : items) {
-    text += item.unreadable.empty() ? "" : item.path + ": " + item.unreadable + "\n";
+    text +=
+        item.content.unreadable.empty() ? "" : item.path + ": " + item.content.unreadable + "\n";
   }
   return text;
 }
@@ -249,7 +250,8 @@ std::string check_promises(test::SimWorld& world, fs::Filesystem& recovered, con
            std::to_string(found);
   }
   for (const auto& [ino, promise] : life.promises) {
-    if (promise.from_record > (counted ? found : 0) || !recovered.getattr(ino)) {
+    if (promise.from_record > (counted ? found : 0) || !recovered.getattr(ino) ||
+        recovered.is_remote(ino)) {
       continue;
     }
     const auto data = world.find(ino);

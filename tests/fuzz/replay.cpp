@@ -263,18 +263,21 @@ std::string text_of(const FileTime& time) {
 }
 
 // Returns all state of an inode that a snapshot must preserve.
-std::string text_of(const fs::Inode& inode) {
+std::string text_of(const fs::Namespace& names, const fs::Inode& inode) {
   static const fs::InodeExtra none;
   const fs::InodeExtra& extra = inode.extra ? *inode.extra : none;
-  // a root is never staged in
-  const auto& origin = inode.ino == fs::root_ino ? none.origin : extra.origin;
+  const auto& [imported, exported, parts] = names.files().of(inode.ino);
+  const bool is_import = imported && inode.ino != fs::root_ino;  // a root is never staged in
   std::string text =
       row("inode", inode.ino, inode.rdev, inode.mode, inode.uid, inode.gid, inode.nlink,
           inode.dirty, inode.settled, inode.lost_writes, text_of(inode.atime), text_of(inode.mtime),
           text_of(inode.ctime), text_of(inode.btime));
-  text += row(extra.target, text_of(origin), origin ? extra.origin_path : "", text_of(extra.saved),
-              extra.saved ? extra.saved_path : "", extra.saved_as_staged, extra.parts,
-              static_cast<int>(extra.keep));
+  text +=
+      row(extra.target, is_import ? row(text_of(imported->version), imported->names.text()) : "",
+          parts, static_cast<int>(extra.keep));
+  if (exported) {
+    text += row(text_of(exported->version), exported->names.text(), exported->as_imported);
+  }
   for (const auto& [name, value] : extra.xattrs) {
     text += row(name, value);
   }
@@ -294,7 +297,7 @@ std::string text_of(const fs::Inode& inode) {
 std::set<std::string> texts_of(const fs::Namespace& names) {
   std::set<std::string> all{row("next", names.next_unused())};
   names.for_each([&](const fs::Inode& inode) {
-    all.insert(text_of(inode));
+    all.insert(text_of(names, inode));
     if (inode.is_directory()) {
       inode.directory->for_each([&](const std::string& name, const fs::Directory::Entry& entry) {
         all.insert(row("name", inode.ino, name, entry.ino, entry.cookie));

@@ -140,6 +140,8 @@ set(sources
   image/slab_salvage_test.cpp
   image/store_3_test.cpp
   intercept/known_range_test.cpp
+  ledger/files_model_test.cpp
+  ledger/files_test.cpp
   ledger/ledger_test.cpp
   objects/bundle_test.cpp
   objects/check_test.cpp

@@ -70,7 +70,7 @@ Deletions::Deletions(const ExportContext& context)
 
 std::vector<fs::WalkItem> Deletions::due(std::vector<fs::WalkItem> inputs) const {
   if (!in_place_) {
-    std::erase_if(inputs, [](const fs::WalkItem& item) { return !item.saved; });
+    std::erase_if(inputs, [](const fs::WalkItem& item) { return !item.pfs.saved; });
   }
   return inputs;
 }
@@ -186,7 +186,7 @@ bool Deletions::is_jobs_version(const fs::WalkItem& item, PfsRef directory,
                                 const struct stat& now) {
   const bool ours = is_ours(placed_, {.name = item.path, .own = item.path}, item, now);
   // An exported link may have another target than the imported one.
-  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now.st_mode) && !item.saved &&
+  if (S_ISLNK(item.attributes.st_mode) && S_ISLNK(now.st_mode) && !item.pfs.saved &&
       (placed_ == nullptr || !placed_->knows(item.path))) {
     const auto target = pfs_.readlink(directory, leaf_of(item.path));
     return target && *target == item.target;

@@ -62,7 +62,7 @@ Outgoing& ExportPlan::add_outgoing(const fs::WalkItem& item, FirstNames& first_n
   if (S_ISREG(item.attributes.st_mode) && item.attributes.st_nlink > 1) {
     const auto known = first_names.find(item.ino);
     first = known != first_names.end() ? known->second
-            : item.copy                ? &brought_before(item)
+            : item.pfs.copy            ? &brought_before(item)
                                        : nullptr;
   }
   if (first != nullptr) {
@@ -110,8 +110,8 @@ void ExportPlan::settle_refused() {
 /// still have that copy.
 const Outgoing& ExportPlan::brought_before(const fs::WalkItem& item) {
   fs::WalkItem& there = items_before_.emplace_back();
-  there.path = item.copy_path;
-  there.saved = item.copy;
+  there.path = item.pfs.copy_path;
+  there.pfs.saved = item.pfs.copy;
   Outgoing& out = before_.emplace_back();
   out.item = &there;
   out.name = leaf_of(there.path);

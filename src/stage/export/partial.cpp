@@ -76,7 +76,7 @@ Result<PartialOwner> set_owner(PfsRef file, const fs::WalkItem& item, const stru
     return with_context(done.error(), "setting its owner");
   }
   PartialOwner owner{.uid = now.st_uid, .gid = now.st_gid};
-  if (item.group_is_asked && now.st_gid != gid) {
+  if (item.group.is_asked && now.st_gid != gid) {
     owner.refused = "its group: " + describe(done.error());
   }
   return owner;
@@ -215,7 +215,7 @@ Result<PartialFile> write_file(const PartialJob& job, const PartialMeans& with) 
   PfsIo& pfs = with.pfs;
   // Users without read access to the result must not read its partial. Until owner and group are
   // set, only this user may read it.
-  const bool ours = wanted.st_uid == ::geteuid() && job.item.plain_group.has_value();
+  const bool ours = wanted.st_uid == ::geteuid() && job.item.group.plain.has_value();
   // Nor may users that only the directory's default ACL names: a mode without group bits masks
   // them. The owner keeps write access until the end, because setting extended attributes needs it.
   const mode_t mode = ours && !job.inherits_acl ? (wanted.st_mode & 0777U) | 0200U : 0600U;

@@ -390,7 +390,7 @@ ReceiptEntry receipt_entry(const fs::WalkItem& item, Action action, std::string 
       S_ISREG(item.attributes.st_mode) ? static_cast<std::uint64_t>(item.attributes.st_size) : 0;
   entry.mtime = to_ns(item.attributes.st_mtim);
   entry.reason = std::move(reason);
-  const bool is_input = action == Action::unchanged && item.origin.has_value();
+  const bool is_input = action == Action::unchanged && item.pfs.origin.has_value();
   entry.input = is_input && S_ISREG(item.attributes.st_mode) ? item.ino : 0;
   return entry;
 }

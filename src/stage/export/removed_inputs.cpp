@@ -82,7 +82,8 @@ std::vector<fs::WalkItem> take_dropped(const config::JobConfig& config,
   std::unordered_map<std::uint64_t, bool> lives_on;
   for (const auto& item : items) {
     bool& known = lives_on[item.ino];
-    known = known || !is_dirty(item) || class_of(config, item) == config::FileClass::persistent;
+    known =
+        known || !item.due_for_export() || class_of(config, item) == config::FileClass::persistent;
   }
   std::erase_if(inputs, [&](const fs::WalkItem& item) {
     const auto name = lives_on.find(item.ino);

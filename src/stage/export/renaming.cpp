@@ -12,9 +12,9 @@ namespace {
 
 fs::GoneInput gone_input(const fs::WalkItem& item) {
   return {.type = item.attributes.st_mode & S_IFMT,
-          .origin = item.origin.value_or(fs::Origin{}),
-          .saved = item.saved,
-          .linked = item.linked,
+          .origin = item.pfs.origin.value_or(fs::Origin{}),
+          .saved = item.pfs.saved,
+          .linked = item.pfs.linked,
           .keep = item.keep,
           .target = item.target};
 }
@@ -52,8 +52,8 @@ Result<std::vector<fs::WalkItem>> RenamingBuffer::walk() {
     gone_by_name.emplace(one.path, &one);
   }
   for (auto& item : *items) {
-    if (item.copy) {
-      item.copy_path = config::result_path(config_, item.copy_path);
+    if (item.pfs.copy) {
+      item.pfs.copy_path = config::result_path(config_, item.pfs.copy_path);
     }
     std::string path = config::result_path(config_, item.path);
     if (path == item.path) {
@@ -76,11 +76,11 @@ void RenamingBuffer::give_result_name(fs::WalkItem& item, std::string path,
   item.keep = class_of(config_, item) == config::FileClass::persistent ? fs::Keep::persistent
                                                                        : fs::Keep::temporary;
   item.keep_path = item.path;
-  item.origin.reset();
+  item.pfs.origin.reset();
   // The input whose name the result takes, not the input of the result's own name.
-  item.replaced = nullptr;
+  item.pfs.replaced = nullptr;
   if (const auto input = gone.find(path); input != gone.end()) {
-    item.replaced = std::make_shared<fs::GoneInput>(gone_input(*input->second));
+    item.pfs.replaced = std::make_shared<fs::GoneInput>(gone_input(*input->second));
   }
   own_names_.emplace(path, item.path);
   item.path = std::move(path);

@@ -38,15 +38,15 @@ class GroupChoices {
  public:
   explicit GroupChoices(bool in_place) : in_place_(in_place) {}
 
-  /// Sets plain_group of such an item. Parents come before children.
+  /// Sets ItemGroup::plain of such an item. Parents come before children.
   void look(fs::WalkItem& item) {
     const auto& attributes = item.attributes;
     const gid_t plain = groups_.of(attributes.st_uid);
-    const bool came_in = in_place_ && item.origin;  // it has this group on the PFS
-    const bool by_directory = item.group_handed_down && !chosen_.contains(parent_of(item.path));
+    const bool came_in = in_place_ && item.pfs.origin;  // it has this group on the PFS
+    const bool by_directory = item.group.handed_down && !chosen_.contains(parent_of(item.path));
     if (!came_in && (attributes.st_gid == plain || by_directory)) {
-      item.plain_group = plain;
-    } else if (S_ISDIR(attributes.st_mode) && (!came_in || item.dirty)) {
+      item.group.plain = plain;
+    } else if (S_ISDIR(attributes.st_mode) && (!came_in || item.pfs.dirty)) {
       chosen_.insert(item.path);
     }
   }
@@ -77,7 +77,7 @@ std::string choose_attributes(const config::JobConfig& config, std::vector<fs::W
     if (config.results_mode && !S_ISLNK(attributes.st_mode)) {
       attributes.st_mode = with_results_mode(attributes.st_mode, *config.results_mode);
     }
-    item.group_is_asked = asked.has_value();
+    item.group.is_asked = asked.has_value();
     if (asked) {
       attributes.st_gid = *asked;
     } else {

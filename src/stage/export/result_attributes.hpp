@@ -13,7 +13,7 @@
 namespace efs::stage {
 
 /// Chooses for all items of a walk, parents before children. Applies `results-mode` and
-/// `results-group` of the job file. Otherwise sets WalkItem::plain_group of the items whose group
+/// `results-group` of the job file. Otherwise sets ItemGroup::plain of the items whose group
 /// no program has chosen. Returns why results-group has no effect here, for people; "" if it has,
 /// or if the job file has none.
 std::string choose_attributes(const config::JobConfig& config, std::vector<fs::WalkItem>& items);

@@ -352,9 +352,9 @@ std::optional<std::uint64_t> ResultDirectories::known_of(const fs::WalkItem& ite
   if (state.version) {
     return state.version;
   }
-  const bool came_in = item.origin && item.origin->inode == 0 && item.origin->size != 0 &&
-                       buffer_.own_path(item.path) == item.path;
-  return came_in ? std::optional(item.origin->size) : std::nullopt;
+  const bool came_in = item.pfs.origin && item.pfs.origin->inode == 0 &&
+                       item.pfs.origin->size != 0 && buffer_.own_path(item.path) == item.path;
+  return came_in ? std::optional(item.pfs.origin->size) : std::nullopt;
 }
 
 std::vector<ReceiptEntry> ResultDirectories::leave(const std::vector<DirectoryToMake>& directories,

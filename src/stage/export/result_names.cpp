@@ -33,7 +33,7 @@ bool ResultNames::may_meet_another(const Outgoing& out) const {
 /// True if the file that has the name may belong to another user and must stay. A new file of the
 /// job replaces an existing file, as a program would, but not a file that replaced the job's own.
 bool ResultNames::may_conflict(const Outgoing& out) const {
-  return in_place_ && (out.item->origin || out.item->replaced || out.item->saved ||
+  return in_place_ && (out.item->pfs.origin || out.item->pfs.replaced || out.item->pfs.saved ||
                        (placed_ != nullptr && placed_->knows(out.item->path)));
 }
 
@@ -98,8 +98,8 @@ bool ResultNames::is_elders(const Outgoing& out, PfsRef directory) {
 /// True if the result was exported under this name and the name still leads to that copy; the PFS
 /// has chosen the spelling.
 bool ResultNames::is_own_copy(const Outgoing& out, PfsRef directory) {
-  const auto there = out.item->saved ? pfs_.lstat(directory, out.name) : fail(ENOENT);
-  return there && there->st_ino == out.item->saved->inode;
+  const auto there = out.item->pfs.saved ? pfs_.lstat(directory, out.name) : fail(ENOENT);
+  return there && there->st_ino == out.item->pfs.saved->inode;
 }
 
 bool ResultNames::is_spelled_so(Outgoing& out, PfsRef directory) {
@@ -121,7 +121,7 @@ bool ResultNames::is_over_input(Outgoing& out, PfsRef directory) {
     return false;
   }
   // The comparison below reads all names of the buffer. No input is a copy that the job has made.
-  if (there && out.item->saved && is_copy(*there, *out.item->saved)) {
+  if (there && out.item->pfs.saved && is_copy(*there, *out.item->pfs.saved)) {
     return false;
   }
   const auto input = there ? inputs_.is_input(*there) : std::unexpected(there.error());

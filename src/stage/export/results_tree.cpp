@@ -43,11 +43,11 @@ bool has_vanished(const Error& error) {
 /// made as `now`.
 mode_t with_group_bit(mode_t mode, const fs::WalkItem& item, const struct stat& now) {
   // Bits inherited from a directory of the buffer do not count.
-  const bool was_handed_down = item.group_handed_down && (mode & S_ISGID) != 0;
-  if (item.plain_group && was_handed_down) {
+  const bool was_handed_down = item.group.handed_down && (mode & S_ISGID) != 0;
+  if (item.group.plain && was_handed_down) {
     mode &= ~static_cast<mode_t>(S_ISGID);
   }
-  if (!item.group_handed_down || was_handed_down) {
+  if (!item.group.handed_down || was_handed_down) {
     mode |= now.st_mode & S_ISGID;
   }
   return mode;
@@ -544,7 +544,7 @@ Result<ResultsTree::OwnerChange> ResultsTree::apply_owner(PfsRef at, const fs::W
     if (!done && !not_permitted(done.error())) {
       return with_context(done.error(), "setting the directory's owner");
     }
-    if (!done && item.group_is_asked && now.st_gid != gid) {
+    if (!done && item.group.is_asked && now.st_gid != gid) {
       finished.lose("its group: " + describe(done.error()));
     }
     change.is_right = done.has_value();

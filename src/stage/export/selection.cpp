@@ -17,13 +17,13 @@ namespace efs::stage {
 namespace {
 
 const char* why_temporary(const config::JobConfig& config, const fs::WalkItem& item) {
-  const bool is_new_file = !item.origin && !S_ISDIR(item.attributes.st_mode);
+  const bool is_new_file = !item.pfs.origin && !S_ISDIR(item.attributes.st_mode);
   if (is_new_file && item.keep == fs::Keep::by_rule &&
       !config::has_output_rule(config, item.path)) {
     return no_rule_matches;
   }
-  const bool by_rule =
-      config::classify(config, item.path, item.origin.has_value()) == config::FileClass::temporary;
+  const bool by_rule = config::classify(config, item.path, item.pfs.origin.has_value()) ==
+                       config::FileClass::temporary;
   return item.keep == fs::Keep::temporary && !by_rule ? "temporary: set while the job ran"
                                                       : "temporary by the job file";
 }
@@ -31,11 +31,11 @@ const char* why_temporary(const config::JobConfig& config, const fs::WalkItem& i
 /// The entry of a file with unreadable content. A changed file counts as a result that was not
 /// exported; an unchanged one is only listed.
 ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
-  const bool is_result = is_dirty(item);
-  std::string reason = "its content cannot be read from the buffer: " + item.unreadable;
+  const bool is_result = item.due_for_export();
+  std::string reason = "its content cannot be read from the buffer: " + item.content.unreadable;
   if (!is_result) {
     reason += "; no program has changed it since it was " +
-              std::string(item.saved ? "exported to results-dir" : "staged in");
+              std::string(item.pfs.saved ? "exported to results-dir" : "staged in");
   }
   ReceiptEntry entry =
       receipt_entry(item, is_result ? Action::failed : Action::skipped, std::move(reason));
@@ -47,9 +47,9 @@ ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
 /// The entry of a file whose content is not here. Its container is a hole, so it is never exported.
 /// It is changed only for an export under another name, or of everything.
 ReceiptEntry remote_entry(const fs::WalkItem& item) {
-  if (!is_dirty(item)) {
+  if (!item.due_for_export()) {
     return receipt_entry(item, Action::unchanged,
-                         item.saved
+                         item.pfs.saved
                              ? "results-dir has it; its content has left the buffer"
                              : "its content is not here: no program uses it, and the PFS has it");
   }
@@ -68,30 +68,32 @@ std::optional<ReceiptEntry> entry_unless_outgoing(const config::JobConfig& confi
   if (type != S_IFDIR && type != S_IFREG && type != S_IFLNK) {
     return receipt_entry(item, Action::skipped, "a socket, FIFO or device");
   }
-  if (item.remote && (!is_dirty(item) || class_of(config, item) == config::FileClass::persistent)) {
+  if (item.content.remote &&
+      (!item.due_for_export() || class_of(config, item) == config::FileClass::persistent)) {
     return remote_entry(item);
   }
-  if (!is_dirty(item)) {
-    return item.unreadable.empty() ? receipt_entry(item, Action::unchanged, {})
-                                   : unreadable_entry(item);
+  if (!item.due_for_export()) {
+    return item.content.unreadable.empty() ? receipt_entry(item, Action::unchanged, {})
+                                           : unreadable_entry(item);
   }
   if (class_of(config, item) == config::FileClass::temporary) {
     return receipt_entry(item, Action::dropped, why_temporary(config, item));
   }
-  if (!item.unreadable.empty()) {
+  if (!item.content.unreadable.empty()) {
     return unreadable_entry(item);
   }
-  if (!item.parts.empty()) {
+  if (!item.pfs.parts.empty()) {
     return receipt_entry(
         item, Action::failed,
-        "only parts of it were loaded (" + item.parts +
+        "only parts of it were loaded (" + item.pfs.parts +
             "): the rest would be zeros; unload those parts, or make it temporary");
   }
   return std::nullopt;
 }
 
 bool is_unchanged_directory(const fs::WalkItem& item) {
-  return S_ISDIR(item.attributes.st_mode) && !is_dirty(item) && item.unreadable.empty();
+  return S_ISDIR(item.attributes.st_mode) && !item.due_for_export() &&
+         item.content.unreadable.empty();
 }
 
 /// Those of one directory become adjacent.
@@ -119,11 +121,12 @@ fs::ResultName result_names(const config::JobConfig& config) {
 config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& item,
                            std::string* why) {
   std::string reason;
-  config::FileClass result = config::classify(config, item.path, item.origin.has_value(), reason);
+  config::FileClass result =
+      config::classify(config, item.path, item.pfs.origin.has_value(), reason);
   // A file that was exported in place counts as imported under its name there, and may also be a
   // result of the job.
   if (std::string as_new;
-      result == config::FileClass::temporary && item.origin && item.saved &&
+      result == config::FileClass::temporary && item.pfs.origin && item.pfs.saved &&
       !config::is_input(config, item.path) &&
       config::classify(config, item.path, false, as_new) == config::FileClass::persistent) {
     result = config::FileClass::persistent, reason = std::move(as_new);
@@ -138,10 +141,6 @@ config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& 
     *why = std::move(reason);
   }
   return result;
-}
-
-bool is_dirty(const fs::WalkItem& item) {
-  return item.dirty || (S_ISREG(item.attributes.st_mode) && !item.origin && !item.saved);
 }
 
 Selection select_outgoing(const config::JobConfig& config, const std::vector<fs::WalkItem>& items,

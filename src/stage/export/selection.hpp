@@ -36,10 +36,6 @@ fs::ResultName result_names(const config::JobConfig& config);
 config::FileClass class_of(const config::JobConfig& config, const fs::WalkItem& item,
                            std::string* why = nullptr);
 
-/// True if a persistent item with this content would be exported. A file is clean if the PFS has
-/// it: as its origin or as the copy of an unload.
-bool is_dirty(const fs::WalkItem& item);
-
 /// `items`: the result of walk(). Clean files are inputs and are not exported, even to another
 /// results_dir. A clean file without an origin counts as dirty, because no record shows that the
 /// PFS has it. Dirty persistent items are exported; dirty temporary items are listed as dropped.

@@ -140,7 +140,7 @@ class StageOut {
   void look_for_copies(std::vector<fs::WalkItem>& items) {
     std::vector<fs::WalkItem*> saved;
     for (auto& item : items) {
-      if (item.saved && !item.dirty) {
+      if (item.pfs.is_exported()) {
         saved.push_back(&item);
       }
     }
@@ -154,7 +154,7 @@ class StageOut {
         return top ? pfs_.open_beneath(*top, path, passage_flags) : std::unexpected(top.error());
       });
       for (auto* item : std::span(saved).subspan(begin, end - begin)) {
-        item->dirty = !has_copy(*item, directories);
+        item->pfs.dirty = !has_copy(*item, directories);
       }
     });
     progress_.listing = true;
@@ -167,7 +167,7 @@ class StageOut {
       const auto directory = directories.at(parent_of(item.path));
       const auto there =
           directory ? pfs_.lstat(*directory, name) : std::unexpected(directory.error());
-      return there && !is_of_another_node(*directory, name, *there, *item.saved);
+      return there && !is_of_another_node(*directory, name, *there, *item.pfs.saved);
     } catch (const std::exception&) {
       return false;
     }
@@ -188,14 +188,14 @@ class StageOut {
     std::map<std::pair<dev_t, ino_t>, std::vector<fs::WalkItem*>> by_origin;
     for (auto* list : {&items, &gone}) {
       for (auto& item : *list) {
-        if (item.origin && S_ISREG(item.attributes.st_mode)) {
-          by_origin[{item.origin->device, item.origin->inode}].push_back(&item);
+        if (item.pfs.origin && S_ISREG(item.attributes.st_mode)) {
+          by_origin[{item.pfs.origin->device, item.pfs.origin->inode}].push_back(&item);
         }
       }
     }
     for (const auto& [origin, siblings] : by_origin) {
       for (auto* item : siblings) {
-        item->linked = item->linked || siblings.size() > 1;
+        item->pfs.linked = item->pfs.linked || siblings.size() > 1;
       }
     }
   }
@@ -392,7 +392,7 @@ class StageOut {
   /// Refuses items whose copy already has such a name.
   void refuse_overwritten(const std::vector<fs::WalkItem>& items) {
     for (const auto& item : items) {
-      const std::string file = item.saved && !item.dirty ? plan_.own_file(item.path) : "";
+      const std::string file = item.pfs.is_exported() ? plan_.own_file(item.path) : "";
       const auto entry = file.empty()
                              ? receipt_.entries.end()
                              : std::ranges::find(receipt_.entries, item.path, &ReceiptEntry::path);

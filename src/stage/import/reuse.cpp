@@ -13,7 +13,7 @@ std::string path_on_pfs(const std::string& root_dir, const std::string& path) {
 }  // namespace
 
 void InputSharer::part(Container& container, const std::string& staged_as) {
-  for (const auto& name : fs::split_names(staged_as)) {
+  for (const auto& name : ledger::Names(staged_as).list()) {
     cache_.part(container, path_on_pfs(config_.root_dir, config::source_of(config_, name)));
   }
 }

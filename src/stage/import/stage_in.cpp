@@ -243,7 +243,7 @@ class StageIn {
   /// True if the item is clean and has the version of the entry.
   static bool is_entry(const fs::WalkItem& item, const PlanEntry& entry) {
     return entry.type == EntryType::symlink ? item.target == entry.target
-                                            : !item.dirty && item.origin == entry.origin;
+                                            : !item.pfs.dirty && item.pfs.origin == entry.origin;
   }
 
   void count_kept() {

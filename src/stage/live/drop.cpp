@@ -13,8 +13,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "stage/export/selection.hpp"
-
 namespace efs::stage {
 namespace {
 
@@ -27,7 +25,7 @@ bool is_known(const fs::Origin& copy) {
 /// True if the file is part of the version, also if the version does not list it. An input that the
 /// job has not changed is not a result.
 bool is_part_of(const config::JobConfig& config, const OldVersion& old, const fs::WalkItem& item) {
-  const bool is_result = is_dirty(item) || item.saved || !item.origin;
+  const bool is_result = item.due_for_export() || item.pfs.saved || !item.pfs.origin;
   const auto name = is_result ? config::version_name(config, item.path) : std::nullopt;
   return name &&
          (name->directory.empty() ? name->name : name->directory + "/" + name->name) == old.path;
@@ -92,13 +90,13 @@ class Drop : LiveTransfer {
       if (item.ino != old.files[i].ino) {
         return fail(EBUSY, "another file has this name by now");
       }
-      if (item.replaced || item.origin || !staging_.is_only_here(item.path, item.ino)) {
+      if (item.pfs.replaced || item.pfs.origin || !staging_.is_only_here(item.path, item.ino)) {
         return fail(EMLINK,
                     "the PFS may have a file of this name, or it has further names or a "
                     "class");
       }
-      if (!item.unreadable.empty()) {
-        return fail(EIO, item.unreadable);
+      if (!item.content.unreadable.empty()) {
+        return fail(EIO, item.content.unreadable);
       }
     }
     return check_directory(old);
@@ -116,8 +114,8 @@ class Drop : LiveTransfer {
       if (!item || item->ino != file.ino || !writers || writers->possible) {
         return fail(EBUSY, "a newer version has changed, or a program may write to it");
       }
-      if (!item->unreadable.empty() || !item->parts.empty()) {
-        return fail(EIO, "a newer version is not whole: " + item->unreadable);
+      if (!item->content.unreadable.empty() || !item->pfs.parts.empty()) {
+        return fail(EIO, "a newer version is not whole: " + item->content.unreadable);
       }
       newer.push_back({.path = file.path, .ino = file.ino, .edits = writers->edits});
       inos.push_back(file.ino);
@@ -145,7 +143,7 @@ class Drop : LiveTransfer {
         EFS_TRY(check_directory(old));
         at_ = item.path;
       }
-      EFS_TRY(staging_.drop_unused(item.path, item.ino, *item.saved));
+      EFS_TRY(staging_.drop_unused(item.path, item.ino, *item.pfs.saved));
       dropped.entries.push_back(receipt_entry(item, Action::kept, dropped_by_keep));
     }
     return {};
@@ -165,7 +163,7 @@ class Drop : LiveTransfer {
     EFS_TRY(check_directory(old));
     for (const auto& item : items_) {
       at_ = item.path;
-      EFS_TRY(staging_.check_unused(item.path, item.ino, *item.saved));
+      EFS_TRY(staging_.check_unused(item.path, item.ino, *item.pfs.saved));
     }
     return {};
   }
@@ -186,10 +184,10 @@ class Drop : LiveTransfer {
     if (!S_ISREG(item->attributes.st_mode) || item->attributes.st_nlink != 1) {
       return fail(EMLINK, "it has further names, or is not a regular file");
     }
-    if (is_dirty(*item) || !item->saved || !item->parts.empty() || !item->unreadable.empty()) {
+    if (!item->pfs.is_exported() || !item->pfs.parts.empty() || !item->content.unreadable.empty()) {
       return fail(EBUSY, "results-dir does not have its last version");
     }
-    if (!is_known(*item->saved)) {
+    if (!is_known(*item->pfs.saved)) {
       return fail(ESTALE, "the version of its copy is not known");
     }
     return item;
@@ -202,7 +200,7 @@ class Drop : LiveTransfer {
     for (const auto& file : *old.newer) {
       at_ = file.path;
       const auto item = staging_.find(file.path);
-      if (!item || item->ino != file.ino || (is_dirty(*item) && is_being_written(*item))) {
+      if (!item || item->ino != file.ino || (item->due_for_export() && is_being_written(*item))) {
         return fail(EBUSY, "a newer version has changed");
       }
     }
@@ -257,7 +255,7 @@ class Drop : LiveTransfer {
       return with_context(now.error(), "its copy in results-dir");
     }
     return S_ISREG(now->st_mode) &&
-                   is_version(*item.saved, ledger::version_of(*now), ledger::Ctime::counts)
+                   is_version(*item.pfs.saved, ledger::version_of(*now), ledger::Ctime::counts)
                ? Status()
                : fail(ESTALE, "results-dir has another version of it by now");
   }

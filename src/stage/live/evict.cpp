@@ -90,14 +90,14 @@ class Evict : LiveTransfer {
       return *candidate.remote;
     }
     const auto item = staging_.find(candidate.path);
-    if (!item || item->ino != candidate.ino || !item->saved) {
+    if (!item || item->ino != candidate.ino || !item->pfs.saved) {
       return fail(ESTALE, "a program has removed or replaced it");
     }
-    if (item->saved->ctime == 0 || item->saved->ctime == fs::Origin::any_ctime) {
+    if (item->pfs.saved->ctime == 0 || item->pfs.saved->ctime == fs::Origin::any_ctime) {
       return fail(ESTALE, "the version of its copy is not known");
     }
     return fs::Remote{
-        .version = *item->saved,
+        .version = *item->pfs.saved,
         .source = config_.results_dir + "/" + config::result_path(config_, candidate.path)};
   }
 

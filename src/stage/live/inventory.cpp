@@ -27,10 +27,10 @@ const char* name_of(config::FileClass file_class) {
 }
 
 const char* staged(const fs::WalkItem& item) {
-  if (item.saved && !item.dirty) {
+  if (item.pfs.is_exported()) {
     return "out";
   }
-  return item.origin ? "in" : "no";
+  return item.pfs.origin ? "in" : "no";
 }
 
 bool is_staged_type(mode_t mode) {
@@ -39,7 +39,7 @@ bool is_staged_type(mode_t mode) {
 
 /// The effect of a stop on a name that no change or output rule concerns, in words.
 std::string fate_of_unchanged(const fs::WalkItem& item) {
-  if (item.saved) {
+  if (item.pfs.saved) {
     return "is not staged out: an unload exported it and it has not changed since";
   }
   return S_ISDIR(item.attributes.st_mode)
@@ -51,13 +51,13 @@ std::string fate_of_unchanged(const fs::WalkItem& item) {
 /// The reason why a stop cannot or does not export the name; "" if it does.
 std::string obstacle_to_export(const config::JobConfig& config, const fs::WalkItem& item,
                                config::FileClass file_class) {
-  if (file_class != config::FileClass::temporary && !item.unreadable.empty()) {
+  if (file_class != config::FileClass::temporary && !item.content.unreadable.empty()) {
     return "cannot be staged out: its content cannot be read from the buffer";
   }
   if (file_class == config::FileClass::temporary) {
     return "is dropped at the end: it is temporary";
   }
-  if (!item.parts.empty()) {
+  if (!item.pfs.parts.empty()) {
     return "cannot be staged out: only parts of it were loaded";
   }
   if (config.results_dir.empty()) {
@@ -73,17 +73,17 @@ std::string fate(const config::JobConfig& config, const fs::WalkItem& item,
     return "is not staged out: a socket, FIFO or device";
   }
   const std::string path = config::result_path(config, item.path);
-  const bool is_input = item.origin && !item.saved;
-  if (!is_dirty(item) && !(is_input && path != item.path)) {
+  const bool is_input = item.pfs.origin && !item.pfs.saved;
+  if (!item.due_for_export() && !(is_input && path != item.path)) {
     return fate_of_unchanged(item);
   }
   if (auto obstacle = obstacle_to_export(config, item, file_class); !obstacle.empty()) {
     return obstacle;
   }
-  std::string why = !is_dirty(item) ? "an output rule gives it another name there"
-                    : item.origin   ? "it was opened for writing, or changed, since the stage-in"
-                                    : "it is new, or has a new name";
-  if (item.saved) {
+  std::string why = !item.due_for_export() ? "an output rule gives it another name there"
+                    : item.pfs.origin ? "it was opened for writing, or changed, since the stage-in"
+                                      : "it is new, or has a new name";
+  if (item.pfs.saved) {
     why += "; results-dir has an earlier version of it";
   }
   return "is staged out to " + config.results_dir + "/" + path + ": " + why;
@@ -103,7 +103,7 @@ std::string writers_text(const fs::Writers& writers) {
 /// The writers of a file as a line for people, and as a member of `answer`; "" if the buffer does
 /// not know them.
 std::string record_writers(fs::Staging& staging, const fs::WalkItem& item, Json& answer) {
-  if (!S_ISREG(item.attributes.st_mode) || item.remote) {
+  if (!S_ISREG(item.attributes.st_mode) || item.content.remote) {
     return {};
   }
   const auto writers = staging.writers(item.ino);
@@ -122,21 +122,23 @@ std::string record_lacking_content(fs::Staging& staging, const fs::WalkItem& ite
   if (staging.lost_its_content(item)) {
     answer["content_lost"] = true;
     text += "  content      power loss took it before the first fsync: the file is empty since\n";
-  } else if (item.remote) {
+  } else if (item.content.remote) {
     text +=
         "  content      not here: it is fetched from the PFS when a program opens the file, or by "
         "efs fetch\n";
-    if (item.accepts_change) {
+    if (item.content.accepts_change) {
       text += "               changed: accept: in the version that the PFS has then\n";
     }
-    if (!item.fetch_failure.empty()) {
-      text += "               the last fetch failed: " + printable(item.fetch_failure) + "\n";
+    if (!item.content.fetch_failure.empty()) {
+      text +=
+          "               the last fetch failed: " + printable(item.content.fetch_failure) + "\n";
     }
-  } else if (!item.unreadable.empty()) {
-    text += "  content      cannot be read from the buffer: " + printable(item.unreadable) + "\n";
+  } else if (!item.content.unreadable.empty()) {
+    text += "  content      cannot be read from the buffer: " + printable(item.content.unreadable) +
+            "\n";
   }
-  if (!item.parts.empty()) {
-    text += "  parts        only " + item.parts +
+  if (!item.pfs.parts.empty()) {
+    text += "  parts        only " + item.pfs.parts +
             " (offset+length) were loaded; the rest reads as zeros\n";
   }
   return text;
@@ -157,7 +159,7 @@ std::string fate_of_gone(const config::JobConfig& config, const std::string& nam
                                                      : "it is no persistent input");
   }
   const bool in_place = config::has_results_in_place(config);
-  if (!in_place && !item->saved) {
+  if (!in_place && !item->pfs.saved) {
     return "it stays on the PFS: results-dir has no copy of it";
   }
   if (const auto items = staging.walk(); items && !take_dropped(config, *items, inputs).empty()) {
@@ -196,22 +198,22 @@ Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) 
              {"type", type_of(item.attributes.st_mode)},
              {"size", item.attributes.st_size},
              {"class", name_of(class_of(config, item))},
-             {"dirty", is_dirty(item)},
+             {"dirty", item.due_for_export()},
              {"staged", staged(item)}};
-  if (S_ISREG(item.attributes.st_mode) && item.place < config.backends.size()) {
-    entry["backend"] = config.backends[item.place].id;
+  if (S_ISREG(item.attributes.st_mode) && item.content.place < config.backends.size()) {
+    entry["backend"] = config.backends[item.content.place].id;
   }
-  if (item.remote) {
+  if (item.content.remote) {
     entry["remote"] = true;
   }
-  if (!item.fetch_failure.empty()) {
-    entry["fetch_failure"] = item.fetch_failure;
+  if (!item.content.fetch_failure.empty()) {
+    entry["fetch_failure"] = item.content.fetch_failure;
   }
-  if (!item.parts.empty()) {
-    entry["parts"] = item.parts;
+  if (!item.pfs.parts.empty()) {
+    entry["parts"] = item.pfs.parts;
   }
-  if (!item.unreadable.empty()) {
-    entry["unreadable"] = item.unreadable;
+  if (!item.content.unreadable.empty()) {
+    entry["unreadable"] = item.content.unreadable;
   }
   if (!item.target.empty()) {
     entry["target"] = item.target;
@@ -231,8 +233,8 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
   answer["in_buffer"] = true;
   answer["class_rule"] = why;
   answer["backend"] = where;
-  if (S_ISREG(item->attributes.st_mode) && item->place < config.backends.size()) {
-    answer["backend_id"] = config.backends[item->place].id;
+  if (S_ISREG(item->attributes.st_mode) && item->content.place < config.backends.size()) {
+    answer["backend_id"] = config.backends[item->content.place].id;
   }
   answer["allocated"] = static_cast<std::uint64_t>(item->attributes.st_blocks) * 512;
   const std::string then = fate(config, *item, file_class);
@@ -246,10 +248,10 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
                : "") +
           "\n";
   text += "  class        " + std::string(name_of(file_class)) + ": " + printable(why) + "\n";
-  text += "  state        " + std::string(is_dirty(*item) ? "dirty" : "clean") +
-          (item->origin ? ", staged in from " +
-                              escaped(config.root_dir + "/" + config::source_of(config, item->path))
-                        : "") +
+  text += "  state        " + std::string(item->due_for_export() ? "dirty" : "clean") +
+          (item->pfs.origin ? ", staged in from " + escaped(config.root_dir + "/" +
+                                                            config::source_of(config, item->path))
+                            : "") +
           "\n";
   text += record_lacking_content(staging, *item, answer);
   text += record_writers(staging, *item, answer);

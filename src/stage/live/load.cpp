@@ -24,13 +24,13 @@ namespace {
 /// device, whose number may change when the PFS is mounted again. For a changed and exported file
 /// only the copy in results-dir counts.
 bool has_version(const fs::WalkItem& item, const fs::Origin& version) {
-  const auto& known = item.saved ? item.saved : item.origin;
-  return !item.dirty && known && known->inode == version.inode && known->size == version.size &&
+  const auto& known = item.pfs.on_pfs();
+  return !item.pfs.dirty && known && known->inode == version.inode && known->size == version.size &&
          known->mtime == version.mtime;
 }
 
 bool is_whole(const fs::WalkItem& item) {
-  return item.parts.empty() && item.unreadable.empty() && !item.remote;
+  return item.pfs.parts.empty() && item.content.unreadable.empty() && !item.content.remote;
 }
 
 /// The buffer as stage_in() sees it during a load. It keeps published files unnamed until all are
@@ -293,11 +293,11 @@ class Load : LiveTransfer {
   void check_replaceable(const PlanEntry& entry, const fs::WalkItem& found) {
     if (!request_.replace) {
       failed(entry.path,
-             {EEXIST, found.dirty
+             {EEXIST, found.pfs.dirty
                           ? "is in the buffer and differs from the PFS; --replace --force would "
                             "drop what is there"
                           : "is in the buffer in another version than the PFS has; use --replace"});
-    } else if (found.dirty && !request_.force) {
+    } else if (found.pfs.dirty && !request_.force) {
       failed(
           entry.path,
           {EBUSY, "was changed in the buffer; unload it first, or drop the change with --force"});
@@ -547,11 +547,11 @@ class Load : LiveTransfer {
     }
     std::vector<Part> parts{*part};
     if (auto there = staging_.find(entry.path); there && has_version(*there, entry.origin)) {
-      for (const auto& known : parts_of(there->parts)) {
+      for (const auto& known : parts_of(there->pfs.parts)) {
         parts = united(std::move(parts), known);
       }
       // programs expect the whole content of a remote file
-      if (there->remote) {
+      if (there->content.remote) {
         parts = {{.offset = 0, .length = entry.size}};
       }
     }

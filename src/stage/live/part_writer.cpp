@@ -38,7 +38,7 @@ std::unexpected<Error> PartWriter::conflict(ReceiptEntry& entry, std::string rea
 bool PartWriter::is_unknown_name(const fs::WalkItem& item) const {
   const bool is_known = options_.placed != nullptr &&
                         (options_.placed->knows(item.path) || options_.placed->is_incomplete());
-  return !item.origin && !item.replaced && !is_known;
+  return !item.pfs.origin && !item.pfs.replaced && !is_known;
 }
 
 /// As ResultWriter for a whole file: another user's version may be changed only if the job file
@@ -85,7 +85,7 @@ Status PartWriter::is_no_input(const OldVersion& old, ReceiptEntry& entry) {
 
 /// Ignores the version of another file that had the name before.
 bool PartWriter::is_its_own(const struct stat& there, fs::WalkItem item) {
-  item.replaced = nullptr;
+  item.pfs.replaced = nullptr;
   return is_origin(there, item);
 }
 
@@ -112,8 +112,9 @@ Result<Part> PartWriter::present_part(const fs::WalkItem& item, Part asked) {
   if (!part) {
     return part;
   }
-  if (!item.parts.empty() && united(parts_of(item.parts), *part) != parts_of(item.parts)) {
-    return fail(EINVAL, "only the parts " + item.parts + " of it were loaded");
+  if (!item.pfs.parts.empty() &&
+      united(parts_of(item.pfs.parts), *part) != parts_of(item.pfs.parts)) {
+    return fail(EINVAL, "only the parts " + item.pfs.parts + " of it were loaded");
   }
   return part;
 }
@@ -176,7 +177,7 @@ Result<Part> PartWriter::write(const fs::WalkItem& item, Part asked, ReceiptEntr
     return std::unexpected(old.error());
   }
   // the copy already has the part; a new version would count as another user's
-  if (!is_dirty(item) && is_its_own(old->attributes, item)) {
+  if (!item.due_for_export() && is_its_own(old->attributes, item)) {
     return part;
   }
   const bool is_new = in_place_ && !old->ours && is_unknown_name(item);
@@ -208,7 +209,8 @@ Status PartWriter::record_part(const fs::WalkItem& item, const PartialFile& made
   if (version->inode != made.inode) {
     return {};  // by now another user's
   }
-  const Status noted = staging_.record_copy(item.path, *version, in_place_, item.replaced.get());
+  const Status noted =
+      staging_.record_copy(item.path, *version, in_place_, item.pfs.replaced.get());
   // removed meanwhile: the next file of this name replaces it
   const bool is_gone = !noted && noted.error().code == ENOENT;
   if (options_.placed == nullptr || (!noted && !is_gone)) {
@@ -268,7 +270,7 @@ Result<PartialFile> PartWriter::fill_partial(const PartialJob& job, Part part,
   EFS_TRY(revoke(job.item.path));
   EFS_TRY(is_still(job.item, old, entry));
   // The replaced version is another user's, and so are the remaining bytes in results-dir.
-  if (!is_dirty(job.item) && job.item.parts.empty()) {
+  if (!job.item.due_for_export() && job.item.pfs.parts.empty()) {
     EFS_TRY(staging_.mark_changed(job.item.ino, job.item.path));
   }
   return made;

@@ -176,7 +176,7 @@ class Unload : LiveTransfer {
   }
 
   static bool needs_proof(const fs::WalkItem& item) {
-    return is_booked(item) && is_dirty(item) && item.unreadable.empty();
+    return is_booked(item) && item.due_for_export() && item.content.unreadable.empty();
   }
 
   /// Proves before it reads the attributes for the copy: a file without writers from here on has
@@ -250,7 +250,7 @@ class Unload : LiveTransfer {
       // Only a walk knows this value.
       now->keep = item.keep;
       now->keep_path = item.keep_path;
-      now->replaced = std::move(item.replaced);
+      now->pfs.replaced = std::move(item.pfs.replaced);
       item = std::move(*now);
     }
   }
@@ -371,7 +371,7 @@ class Unload : LiveTransfer {
 
   void mark(ReceiptEntry& entry, const fs::WalkItem& item) {
     // exported under another name by an output rule: the records under this name stay valid
-    if (!is_dirty(item)) {
+    if (!item.due_for_export()) {
       return;
     }
     const Proof* proof = buffer_.proof_of(item.ino);
@@ -403,9 +403,10 @@ class Unload : LiveTransfer {
     if (!copy) {
       return std::unexpected(copy.error());
     }
-    return staging_.set_saved(
-        item.ino, item.path, proof.edits,
-        {.version = *copy, .in_place = in_place_ && !is_renamed, .replaced = item.replaced.get()});
+    return staging_.set_saved(item.ino, item.path, proof.edits,
+                              {.version = *copy,
+                               .in_place = in_place_ && !is_renamed,
+                               .replaced = item.pfs.replaced.get()});
   }
 
   static std::string doubt_of(const Proof& proof) {
@@ -416,14 +417,14 @@ class Unload : LiveTransfer {
 
   /// A clean file is removed only while the PFS has its source or copy.
   Status still_there(const fs::WalkItem& item) {
-    const auto& known = item.saved ? item.saved : item.origin;
+    const auto& known = item.pfs.on_pfs();
     if (!known) {
       return fail(EBUSY, "the buffer may have the only copy");
     }
-    auto now = item.saved ? version_below(pfs_, publisher_, config_.results_dir,
-                                          config::result_path(config_, item.path))
-                          : version_below(pfs_, publisher_, config_.root_dir,
-                                          config::source_of(config_, item.path));
+    auto now = item.pfs.saved ? version_below(pfs_, publisher_, config_.results_dir,
+                                              config::result_path(config_, item.path))
+                              : version_below(pfs_, publisher_, config_.root_dir,
+                                              config::source_of(config_, item.path));
     const bool same = now && now->inode == known->inode && now->device == known->device &&
                       now->size == known->size && now->mtime == known->mtime;
     return same ? Status() : fail(ESTALE, "the PFS does not have this version any more");

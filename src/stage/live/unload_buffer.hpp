@@ -105,7 +105,7 @@ class UnloadBuffer final : public ExportSource {
     if (!take_version(item.path, *there)) {
       return fail(ESTALE, "it has changed on the PFS since");
     }
-    return staging_.record_named(item.ino, item.path, *there, in_place_, item.replaced.get());
+    return staging_.record_named(item.ino, item.path, *there, in_place_, item.pfs.replaced.get());
   } catch (const std::bad_alloc&) {
     return fail(ENOMEM);
   }

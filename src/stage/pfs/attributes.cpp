@@ -48,10 +48,10 @@ mode_t safe_mode(mode_t mode, bool owner_is_right) {
 
 // If a directory hands down a group other than the process's own, a new file has that group.
 gid_t group_of(const fs::WalkItem& item, gid_t now) {
-  if (!item.plain_group) {
+  if (!item.group.plain) {
     return item.attributes.st_gid;
   }
-  return now != ::getegid() ? now : *item.plain_group;
+  return now != ::getegid() ? now : *item.group.plain;
 }
 
 mode_t mode_of(const fs::WalkItem& item, uid_t uid, gid_t gid) {

@@ -301,8 +301,8 @@ Result<Placed> rename_merging(PfsIo& pfs, const Rename& names, Nanoseconds since
 std::vector<fs::Origin> saved_copies(std::span<const fs::WalkItem> items) {
   std::vector<fs::Origin> copies;
   for (const auto& item : items) {
-    if (item.saved) {
-      copies.push_back(*item.saved);
+    if (item.pfs.saved) {
+      copies.push_back(*item.pfs.saved);
     }
   }
   return copies;

@@ -75,7 +75,7 @@ std::vector<const fs::WalkItem*> move_twins_back(std::vector<const fs::WalkItem*
   std::unordered_map<std::uint64_t, const fs::WalkItem*> firsts;  // by folded name
   firsts.reserve(items.size());
   for (const auto& item : all) {
-    if (item.saved && !item.dirty && !S_ISDIR(item.attributes.st_mode)) {
+    if (item.pfs.is_exported() && !S_ISDIR(item.attributes.st_mode)) {
       firsts.try_emplace(case_folded(item.path), &item);
     }
   }

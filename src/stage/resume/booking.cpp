@@ -82,7 +82,7 @@ void Booking::salvaged() {
   std::vector<fs::PfsName> there;
   std::vector<std::string> files;
   for (const auto& item : *items) {
-    if (!item.dirty) {
+    if (!item.pfs.dirty) {
       continue;
     }
     const std::string name = config::result_path(config_, item.path);
@@ -157,7 +157,7 @@ void Booking::book(const std::vector<std::string>& paths, std::span<const fs::Wa
     }
     const bool is_the_input = in_place_ && config::result_path(config_, path) == path;
     if (const Status booked = (staging_.*note)(path, version_of(there, *st), is_the_input,
-                                               ours->second->replaced.get());
+                                               ours->second->pfs.replaced.get());
         !booked) {
       tell(path, booked.error());
     }

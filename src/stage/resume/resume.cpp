@@ -20,10 +20,6 @@ namespace {
 /// stuck: changed by the job, and now of another type on the PFS.
 enum class Fate : std::uint8_t { stage, replace, keep, of_the_job, stuck };
 
-bool is_clean(const fs::WalkItem& item) {
-  return !item.dirty && !item.saved && item.origin;
-}
-
 /// Ignores the device, whose number may change when the PFS is mounted again.
 bool is_same_version(const fs::Origin& a, const fs::Origin& b) {
   return a.inode == b.inode && a.size == b.size && a.mtime == b.mtime && a.ctime == b.ctime;
@@ -41,24 +37,25 @@ bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
     return true;
   }
   // in place it is the job's version
-  if (gone.saved && fs::is_same_file(*gone.saved, entry.origin)) {
+  if (gone.pfs.saved && fs::is_same_file(*gone.pfs.saved, entry.origin)) {
     return false;
   }
-  return gone.origin && gone.origin->inode != 0 && !fs::is_same_file(*gone.origin, entry.origin);
+  return gone.pfs.origin && gone.pfs.origin->inode != 0 &&
+         !fs::is_same_file(*gone.pfs.origin, entry.origin);
 }
 
 /// For an item that the job has not changed.
 Fate fate_of_clean(const PlanEntry& entry, const fs::WalkItem& item) {
   const mode_t type = item.attributes.st_mode & S_IFMT;
   // a remote file is made again: its resource may ask for its content now
-  if (entry.type == EntryType::directory || !item.parts.empty() || !item.unreadable.empty() ||
-      item.remote) {
+  if (entry.type == EntryType::directory || !item.pfs.parts.empty() ||
+      !item.content.unreadable.empty() || item.content.remote) {
     return Fate::replace;
   }
   if (entry.type == EntryType::symlink) {
     return type == S_IFLNK && item.target == entry.target ? Fate::keep : Fate::replace;
   }
-  return type == S_IFREG && is_same_version(*item.origin, entry.origin) && !is_foreign(item)
+  return type == S_IFREG && is_same_version(*item.pfs.origin, entry.origin) && !is_foreign(item)
              ? Fate::keep
              : Fate::replace;
 }
@@ -72,10 +69,10 @@ Fate fate_of(const PlanEntry& entry, const fs::WalkItem* item) {
   if (directory && was_directory) {
     return Fate::keep;
   }
-  if (is_clean(*item)) {
+  if (item->pfs.is_as_imported()) {
     return fate_of_clean(entry, *item);
   }
-  return directory != was_directory && item->origin ? Fate::stuck : Fate::of_the_job;
+  return directory != was_directory && item->pfs.origin ? Fate::stuck : Fate::of_the_job;
 }
 
 /// For files with several names, some of which are in the buffer: the other names become links to
@@ -194,8 +191,9 @@ class Subtraction {
   /// True if the job has changed an item in this directory that find_inside() has looked at.
   bool holds_changes(const std::string& path) const {
     const auto held = inside_.find(path);
-    return held != inside_.end() &&
-           !std::ranges::all_of(held->second, [](const auto* below) { return is_clean(*below); });
+    return held != inside_.end() && !std::ranges::all_of(held->second, [](const auto* below) {
+             return below->pfs.is_as_imported();
+           });
   }
 
   void replace(const std::string& path) {
@@ -242,7 +240,7 @@ class Subtraction {
     // an interrupted stage-in has not set them. A directory that the job has changed stays
     // unchanged.
     const auto* item = item_at(entry.path);
-    if (fate == Fate::keep && !item->dirty && !item->saved) {
+    if (fate == Fate::keep && !item->pfs.dirty && !item->pfs.saved) {
       left_.push_back(entry);
     }
   }
@@ -303,7 +301,7 @@ using EntriesByPath = std::unordered_map<std::string_view, const PlanEntry*>;
 
 /// True if an unload or a drop removed the name of a file that the job made.
 bool is_dropped_result(const fs::WalkItem& gone) {
-  return gone.saved && gone.origin == fs::Origin{};
+  return gone.pfs.saved && gone.pfs.origin == fs::Origin{};
 }
 
 /// True if the plan has the version of this removed input, or in place of this dropped result.
@@ -312,13 +310,14 @@ bool asks_for(const EntriesByPath& wanted, const fs::WalkItem& gone, bool in_pla
   if (entry == wanted.end()) {
     return false;
   }
-  return in_place && is_dropped_result(gone) ? fs::is_same_file(*gone.saved, entry->second->origin)
-                                             : !is_another(*entry->second, gone);
+  return in_place && is_dropped_result(gone)
+             ? fs::is_same_file(*gone.pfs.saved, entry->second->origin)
+             : !is_another(*entry->second, gone);
 }
 
 /// True if the file was exported, or still exists under another name.
 bool has_own_version(const fs::WalkItem& gone) {
-  return gone.saved || gone.ino != 0;
+  return gone.pfs.saved || gone.ino != 0;
 }
 
 }  // namespace

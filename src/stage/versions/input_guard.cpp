@@ -18,11 +18,11 @@ void InputGuard::read() {
     }
   };
   for (const auto& item : *items) {
-    if (item.origin) {
-      note(item.path, *item.origin);
+    if (item.pfs.origin) {
+      note(item.path, *item.pfs.origin);
     }
-    if (item.replaced) {
-      note(item.path, item.replaced->origin);
+    if (item.pfs.replaced) {
+      note(item.path, item.pfs.replaced->origin);
     }
   }
 }

@@ -147,14 +147,14 @@ namespace {
 /// True if it is the version that the buffer imported.
 bool is_staged_in(const PlanEntry& entry, const struct stat& there, fs::Staging& staging) {
   const auto item = staging.find(entry.path);
-  if (!item || !item->origin) {
+  if (!item || !item->pfs.origin) {
     return false;
   }
   if (entry.type == EntryType::symlink) {
     return S_ISLNK(there.st_mode) && item->target == entry.target;
   }
-  return S_ISREG(there.st_mode) && is_copy(there, *item->origin) &&
-         fs::is_same_file(*item->origin, entry.origin);
+  return S_ISREG(there.st_mode) && is_copy(there, *item->pfs.origin) &&
+         fs::is_same_file(*item->pfs.origin, entry.origin);
 }
 
 }  // namespace
@@ -181,20 +181,21 @@ void forget_staged(const Plan& plan, PfsIo& pfs, fs::Staging& staging, PlacedNam
 
 void record_came_in(const PlanEntry& entry, fs::Staging& staging, PlacedNames& placed) {
   const auto item = staging.find(entry.path);
-  if (entry.from() != entry.path || !item || !item->origin || item->origin->inode != 0 ||
-      item->origin->size == 0) {
+  if (entry.from() != entry.path || !item || !item->pfs.origin || item->pfs.origin->inode != 0 ||
+      item->pfs.origin->size == 0) {
     return;
   }
   const PlacedName name{.name = entry.path, .own = entry.path};
-  if (placed.directory(name).version != item->origin->size) {
-    (void)placed.placed_directory(name, item->origin->size);
+  if (placed.directory(name).version != item->pfs.origin->size) {
+    (void)placed.placed_directory(name, item->pfs.origin->size);
   }
 }
 
 bool is_ours(const PlacedNames* placed, const PlacedName& name, const fs::WalkItem& item,
              const struct stat& there) {
-  const auto whose = placed == nullptr ? WhoseCopy::unknown
-                                       : placed->look(name, there, item.origin || item.replaced);
+  const auto whose = placed == nullptr
+                         ? WhoseCopy::unknown
+                         : placed->look(name, there, item.pfs.origin || item.pfs.replaced);
   return whose == WhoseCopy::ours || (is_unknown(whose) && is_origin(there, item));
 }
 

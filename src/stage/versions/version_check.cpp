@@ -25,13 +25,16 @@ bool is_recorded(const struct stat& now, const std::optional<fs::Origin>& known,
 bool is_origin(const struct stat& now, const fs::WalkItem& item) {
   // A result's ctime changes when efs gives its copy another name or replaces one of its names; the
   // copy may have had several.
-  const bool only_saved = !item.origin && !item.replaced;
-  const bool saved_linked = item.linked || item.saved_linked || only_saved || now.st_nlink > 1;
-  if (is_recorded(now, item.saved, saved_linked) || is_recorded(now, item.origin, item.linked)) {
+  const bool only_saved = !item.pfs.origin && !item.pfs.replaced;
+  const bool saved_linked =
+      item.pfs.linked || item.pfs.saved_linked || only_saved || now.st_nlink > 1;
+  if (is_recorded(now, item.pfs.saved, saved_linked) ||
+      is_recorded(now, item.pfs.origin, item.pfs.linked)) {
     return true;
   }
-  return item.replaced && (is_recorded(now, item.replaced->saved, item.replaced->linked) ||
-                           is_recorded(now, item.replaced->origin, item.replaced->linked));
+  return item.pfs.replaced &&
+         (is_recorded(now, item.pfs.replaced->saved, item.pfs.replaced->linked) ||
+          is_recorded(now, item.pfs.replaced->origin, item.pfs.replaced->linked));
 }
 
 bool same_or_coarser(const struct timespec& theirs, const struct timespec& ours) {
@@ -43,17 +46,19 @@ bool is_copy(const struct stat& now, const fs::Origin& copy) {
 }
 
 bool is_untouched_copy(const struct stat& now, const fs::WalkItem& item) {
-  const bool tells_nothing = item.linked || item.saved_linked || now.st_nlink > 1 ||
-                             item.saved->ctime == 0 || item.saved->ctime == fs::Origin::any_ctime;
-  return is_copy(now, *item.saved) && (tells_nothing || to_ns(now.st_ctim) == item.saved->ctime);
+  const bool tells_nothing = item.pfs.linked || item.pfs.saved_linked || now.st_nlink > 1 ||
+                             item.pfs.saved->ctime == 0 ||
+                             item.pfs.saved->ctime == fs::Origin::any_ctime;
+  return is_copy(now, *item.pfs.saved) &&
+         (tells_nothing || to_ns(now.st_ctim) == item.pfs.saved->ctime);
 }
 
 bool is_foreign(const fs::WalkItem& item) {
-  if (!S_ISREG(item.attributes.st_mode) || !item.content || !item.unreadable.empty()) {
+  if (!S_ISREG(item.attributes.st_mode) || !item.pfs.content || !item.content.unreadable.empty()) {
     return false;
   }
-  return static_cast<std::uint64_t>(item.attributes.st_size) != item.content->size ||
-         !same_or_coarser(item.attributes.st_mtim, to_timespec(item.content->mtime));
+  return static_cast<std::uint64_t>(item.attributes.st_size) != item.pfs.content->size ||
+         !same_or_coarser(item.attributes.st_mtim, to_timespec(item.pfs.content->mtime));
 }
 
 namespace {
@@ -81,13 +86,14 @@ bool is_target_of_origin(const std::string& target, const fs::WalkItem& item) {
   const auto is_out = [](const std::optional<fs::Origin>& copy) {
     return copy && copy->ctime != fs::Origin::any_ctime;
   };
-  if (is_out(item.saved) || (item.replaced && is_out(item.replaced->saved))) {
+  if (is_out(item.pfs.saved) || (item.pfs.replaced && is_out(item.pfs.replaced->saved))) {
     return false;
   }
-  if (item.origin && S_ISLNK(item.attributes.st_mode)) {
+  if (item.pfs.origin && S_ISLNK(item.attributes.st_mode)) {
     return target == item.target;
   }
-  return item.replaced && S_ISLNK(item.replaced->type) && target == item.replaced->target;
+  return item.pfs.replaced && S_ISLNK(item.pfs.replaced->type) &&
+         target == item.pfs.replaced->target;
 }
 
 /// Hashes both files by the method that suits the file in the buffer.
@@ -140,7 +146,7 @@ bool has_only(const fs::WalkItem& item, const std::map<std::string, std::string>
 
 /// True if the copy may have an ACL from its directory, and the item has none.
 bool may_have_inherited_acl(const VersionPair& pair) {
-  return !pair.with.to_origin && !pair.item.saved &&
+  return !pair.with.to_origin && !pair.item.pfs.saved &&
          !pair.item.xattrs.contains(fs::access_acl_name);
 }
 
@@ -220,7 +226,7 @@ WhoseCopy whose_copy(const VersionPair& pair) {
   }
   const std::string own = pair.means.buffer.own_path(item.path);
   return pair.with.placed->look({.name = item.path, .own = own}, pair.now,
-                                item.origin || item.replaced);
+                                item.pfs.origin || item.pfs.replaced);
 }
 
 /// True if the name, of which the log has no record, has the imported or exported version.

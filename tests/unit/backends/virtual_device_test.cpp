@@ -293,8 +293,8 @@ TEST_CASE("new files go where policy says by their path, also below a directory 
   CHECK(device->place_of(one) == 0);
   CHECK(device->place_of(before) == 0);
   CHECK(device->place_of(after) == 1);
-  CHECK(fs::Staging(*files).find("ckpt/deep/after")->place == 1);
-  CHECK(fs::Staging(*files).find("ckpt/deep/before")->place == 0);
+  CHECK(fs::Staging(*files).find("ckpt/deep/after")->content.place == 1);
+  CHECK(fs::Staging(*files).find("ckpt/deep/before")->content.place == 0);
 }
 
 TEST_CASE("containers made ahead are used for files of their place only") {

@@ -574,7 +574,8 @@ TEST_CASE("a set that is home goes again file by file", "[drain][sets]") {
   CHECK(it.due(1h) == "one/x ");
   CHECK(it.batch.sets.empty());
   it.candidates.look(since);
-  CHECK(it.export_batch(1h).files == 1);
+  it.export_batch(1h);  // results-dir has the same content already
+  CHECK(it.candidates.due() == 0);
   changed();
   CHECK(it.due(2h) == "one/x ");
   CHECK(it.batch.sets.empty());

@@ -167,7 +167,7 @@ TEST_CASE("each wait ends with the outcome of its fetch", "[daemon][fetch]") {
   CHECK(s.next() == std::pair<std::uint64_t, int>{2, EIO});
   CHECK(s.status().failures == 1);
   CHECK(s.status().last_error == "a: no such luck");
-  CHECK(s.buffer.staging->find("a")->fetch_failure == "no such luck");
+  CHECK(s.buffer.staging->find("a")->content.fetch_failure == "no such luck");
   s.transfers.kind = Kind::gone;
   s.wait_for(ino, 3);
   CHECK(s.next() == std::pair<std::uint64_t, int>{3, ESTALE});

@@ -111,7 +111,7 @@ TEST_CASE("the receipt lists a drop that was cut off by the death of the worker"
   CHECK(it.transfers.drain({"old", "removed"}, {}, progress).totals.staged_out == 2);
   fs::Staging staging(it.one.store.files());
   const auto old = staging.find("old").value();
-  REQUIRE(staging.drop_unused("old", old.ino, *old.saved));
+  REQUIRE(staging.drop_unused("old", old.ino, *old.pfs.saved));
   REQUIRE(it.one.store.files().unlink({}, fs::root_ino, "removed"));
   TransferService successor{{.config = it.config,
                              .directory = it.path("instance"),

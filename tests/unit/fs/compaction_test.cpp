@@ -171,7 +171,7 @@ TEST_CASE("a file that is begun anew on a full store, again and again, leaves re
           "[fs][recovery]") {
   CompactionScene scene;
   const auto is_incomplete = [&] {
-    return fs::Staging(*scene.filesystem).find("f")->unreadable.contains("lacks some");
+    return fs::Staging(*scene.filesystem).find("f")->content.unreadable.contains("lacks some");
   };
   scene.fill();
   for (int i = 0; i < 5000; ++i) {

@@ -45,12 +45,14 @@ struct EvictScene {
     const auto file = staging->begin_open_file();
     REQUIRE(file);
     REQUIRE(file->container->truncate(version.size));
-    const fs::StagedFile staged{
-        .ino = file->ino,
-        .path = path,
-        .attributes = {.mode = 0640, .atime = 7, .mtime = version.mtime},
-        .origin = version,
-        .remote = fs::Remote{.version = version, .source = "in/" + path, .evictable = evictable}};
+    const fs::StagedFile staged{.ino = file->ino,
+                                .path = path,
+                                .attributes = {.mode = 0640, .atime = 7, .mtime = version.mtime},
+                                .origin = version,
+                                .remote = fs::Remote{.version = version,
+                                                     .source = "in/" + path,
+                                                     .room = evictable ? 0U : 1U << 20U,
+                                                     .evictable = evictable}};
     Status failed;
     staging->publish_files(std::span(&staged, 1), failed);
     REQUIRE(failed);
@@ -168,7 +170,8 @@ TEST_CASE("only files of which the PFS has the content are candidates", "[fs]") 
   CHECK(candidates[0].path == "input");
   REQUIRE(candidates[0].remote);
   CHECK(candidates[0].remote->source == "in/input");
-  CHECK_FALSE(candidates[0].was_used);
+  CHECK(candidates[0].was_used);  // it has just come
+  CHECK_FALSE(s.staging->eviction_candidates()[0].was_used);
   const auto opened = s.filesystem->open({}, input, O_RDONLY);
   REQUIRE(opened);
   s.filesystem->release(opened->handle);

@@ -274,13 +274,13 @@ TEST_CASE("the first write-open marks a staged file dirty, a read-open does not"
   CHECK(item().path == "in");
   CHECK(to_ns(item().attributes.st_mtim) == 4);
   CHECK((item().attributes.st_mode & 07777) == 0640);
-  CHECK_FALSE(item().dirty);
+  CHECK_FALSE(item().pfs.dirty);
   REQUIRE(scene.filesystem->open({}, *ino, O_RDONLY));
-  CHECK_FALSE(item().dirty);
+  CHECK_FALSE(item().pfs.dirty);
   REQUIRE(scene.filesystem->open({}, *ino, O_WRONLY));
-  CHECK(item().dirty);
+  CHECK(item().pfs.dirty);
   scene.open();
-  CHECK(fs::Staging(*scene.filesystem).walk()->front().dirty);
+  CHECK(fs::Staging(*scene.filesystem).walk()->front().pfs.dirty);
 }
 
 TEST_CASE("whether a read moves the access time is known before") {
@@ -310,11 +310,11 @@ TEST_CASE("a time that the kernel reports changes no clean file, unless it is an
                              .reported = true};
   const std::uint64_t edits = *staging.edits(*ino);
   REQUIRE(scene.filesystem->setattr({}, *ino, report));
-  CHECK_FALSE(staging.walk()->front().dirty);
+  CHECK_FALSE(staging.walk()->front().pfs.dirty);
   CHECK(*staging.edits(*ino) == edits);
   report.mtime->seconds += 7;
   REQUIRE(scene.filesystem->setattr({}, *ino, report));
-  CHECK(staging.walk()->front().dirty);
+  CHECK(staging.walk()->front().pfs.dirty);
   // of a changed file: without a record, and no unload calls the file unchanged
   const auto records = scene.filesystem->durable_records();
   const std::uint64_t changed = *staging.edits(*ino);
@@ -334,8 +334,8 @@ TEST_CASE("a renamed input counts as new at its new place") {
       staging, *scene.backend,
       {.ino = *ino, .path = "in", .attributes = {.mode = 0644}, .origin = {.size = 9}}));
   REQUIRE(scene.filesystem->rename({}, {fs::root_ino, "in"}, {fs::root_ino, "out"}, 0));
-  CHECK(staging.walk()->front().dirty);
-  CHECK_FALSE(staging.walk()->front().origin.has_value());
+  CHECK(staging.walk()->front().pfs.dirty);
+  CHECK_FALSE(staging.walk()->front().pfs.origin.has_value());
 }
 
 TEST_CASE("setgid directories hand down their group, setuid falls with a write and a chown") {

@@ -58,7 +58,7 @@ TEST_CASE("what a job removes or renames is gone, also after a restart", "[fs][g
   CHECK(gone(buffer) == expected);
   const auto items = buffer.staging->gone();
   CHECK(S_ISDIR(items[0].attributes.st_mode));
-  CHECK(items[1].origin == version);
+  CHECK(items[1].pfs.origin == version);
   CHECK(items[1].ino == 0);                                     // nowhere any more
   CHECK(items[2].ino == buffer.staging->find("moved/b")->ino);  // under another name
   CHECK(items[4].target == "target");
@@ -82,7 +82,7 @@ TEST_CASE("a snapshot keeps what is gone, with its class and copy", "[fs][gone]"
                                    .origin = version,
                                    .name = "f",
                                    .origin_path = "f"}));
-  fs::SetStaging staging = fs::staging_of(*names.find(2));
+  fs::SetStaging staging = names.staging_of(*names.find(2));
   staging.keep = 2;
   staging.saved = 1;
   staging.copy = {.device = 9};
@@ -154,7 +154,8 @@ TEST_CASE("an input whose place was taken is not missed when its follower is unl
       buffer.open();
     }
     CHECK(gone(buffer) == "kept ");
-    CHECK(buffer.staging->gone().front().saved == copy);  // the exported version would be removed
+    CHECK(buffer.staging->gone().front().pfs.saved ==
+          copy);  // the exported version would be removed
   }
 }
 
@@ -165,11 +166,12 @@ TEST_CASE("one of several names is gone while the file lives", "[fs][gone]") {
   REQUIRE(buffer.staging->link_files("a", names, Over::nothing));
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "b"));
   CHECK(gone(buffer) == "b ");
-  CHECK(buffer.staging->gone().front().linked);
+  CHECK(buffer.staging->gone().front().pfs.linked);
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "c"));
   REQUIRE(buffer.staging->forget_gone({"b", "c"}));
   CHECK(gone(buffer).empty());
-  CHECK(buffer.staging->find("a")->linked);  // the PFS's file lost names, which changed its ctime
+  CHECK(
+      buffer.staging->find("a")->pfs.linked);  // the PFS's file lost names, which changed its ctime
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "a"));
   buffer.open();
   CHECK(gone(buffer) == "a ");
@@ -182,8 +184,8 @@ TEST_CASE("a further name that could not be made is not gone", "[fs][gone]") {
   const std::vector<std::string> names{"b", "c", "d"};
   CHECK(buffer.staging->link_files("a", names, Over::nothing).error().code == EEXIST);
   CHECK(gone(buffer).empty());
-  CHECK(buffer.staging->find("b")->origin == version);
-  CHECK_FALSE(buffer.staging->find("b")->dirty);
+  CHECK(buffer.staging->find("b")->pfs.origin == version);
+  CHECK_FALSE(buffer.staging->find("b")->pfs.dirty);
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "c"));
   buffer.open();
   CHECK(gone(buffer).empty());
@@ -201,7 +203,7 @@ TEST_CASE("a further name that is loaded again is gone with the version that was
   REQUIRE(buffer.staging->link_files("a", names, Over::nothing));
   REQUIRE(buffer.filesystem->unlink({}, fs::root_ino, "b"));
   REQUIRE(gone(buffer) == "b ");
-  CHECK(buffer.staging->gone().front().origin == later);
+  CHECK(buffer.staging->gone().front().pfs.origin == later);
 }
 
 TEST_CASE("a renamed file that was brought out in place is still gone under its old name",
@@ -211,10 +213,10 @@ TEST_CASE("a renamed file that was brought out in place is still gone under its 
   REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "a"}, {fs::root_ino, "b"}, 0));
   REQUIRE(buffer.staging->mark_saved("b", {.device = 9, .inode = 9}, true));
   CHECK(gone(buffer) == "a ");
-  CHECK(buffer.staging->find("b")->origin.has_value());
+  CHECK(buffer.staging->find("b")->pfs.origin.has_value());
   REQUIRE(buffer.staging->forget_gone({"a"}));
   CHECK(gone(buffer).empty());
-  CHECK(buffer.staging->find("b")->origin.has_value());
+  CHECK(buffer.staging->find("b")->pfs.origin.has_value());
 }
 
 TEST_CASE(
@@ -225,12 +227,12 @@ TEST_CASE(
   REQUIRE(buffer.staging->make_directory("d", {.mode = 0755}));
   REQUIRE(buffer.staging->record_directory("d", 17));
   REQUIRE(buffer.staging->mark_saved("d", {.device = 9, .inode = 9, .size = 4096}, true));
-  CHECK(buffer.staging->find("d")->origin == fs::Origin{.size = 17});
+  CHECK(buffer.staging->find("d")->pfs.origin == fs::Origin{.size = 17});
   REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "d"}, {fs::root_ino, "e"}, 0));
-  CHECK_FALSE(buffer.staging->find("e")->origin.has_value());
+  CHECK_FALSE(buffer.staging->find("e")->pfs.origin.has_value());
   REQUIRE(buffer.staging->mark_saved("e", {.device = 9, .inode = 10, .size = 4096}, true));
   CHECK(gone(buffer) == "d ");
-  CHECK(buffer.staging->find("e")->origin == fs::Origin{});  // nothing is known of it
+  CHECK(buffer.staging->find("e")->pfs.origin == fs::Origin{});  // nothing is known of it
 }
 
 TEST_CASE("of a removed input whose copy is gone, too, stays that it was staged in", "[fs][gone]") {
@@ -243,14 +245,14 @@ TEST_CASE("of a removed input whose copy is gone, too, stays that it was staged 
   }
   const auto before = buffer.staging->gone();
   REQUIRE(before.size() == 2);
-  CHECK(before.front().saved.has_value());
+  CHECK(before.front().pfs.saved.has_value());
   REQUIRE(buffer.staging->forget_copies({"a", "b", "never was"}));
   for (int round = 0; round < 2; ++round, buffer.open()) {  // also for a successor
     const auto items = buffer.staging->gone();
     REQUIRE(items.size() == 2);
     CHECK(items.front().path == "a");
-    CHECK_FALSE(items.front().saved.has_value());
-    CHECK(items.front().origin == before.front().origin);
+    CHECK_FALSE(items.front().pfs.saved.has_value());
+    CHECK(items.front().pfs.origin == before.front().pfs.origin);
   }
 }
 
@@ -267,7 +269,7 @@ TEST_CASE("extended attributes of a staged directory stay through its second rou
   const auto item = *buffer.staging->find("d");
   CHECK(item.xattrs ==
         std::map<std::string, std::string>{{"user.x", "3"}, {"system.posix_acl_access", acl}});
-  CHECK_FALSE(item.dirty);
+  CHECK_FALSE(item.pfs.dirty);
   CHECK((item.attributes.st_mode & 07777) == 0750);
 }
 
@@ -276,7 +278,7 @@ TEST_CASE("what took the name of an input says whose it was", "[fs][gone]") {
   auto& fs = *buffer.filesystem;
   constexpr auto root = fs::root_ino;
   const auto replaced = [&](const std::string& path) {
-    return buffer.staging->walk(path)->front().replaced;
+    return buffer.staging->walk(path)->front().pfs.replaced;
   };
   for (const auto* path : {"over", "removed", "moved", "x", "y"}) {
     stage_one(buffer, path);
@@ -313,7 +315,7 @@ TEST_CASE("a result that took an input's name is known to the one that takes its
   LiveBuffer buffer;
   constexpr fs::Origin copy{.device = 1, .inode = 7, .size = 3, .mtime = 8, .ctime = 9};
   const auto replaced = [&] {
-    return buffer.staging->walk("a")->front().replaced;
+    return buffer.staging->walk("a")->front().pfs.replaced;
   };
   for (const bool lives_on : {false, true}) {
     stage_one(buffer, "a");
@@ -343,10 +345,10 @@ TEST_CASE("the other names of a changed file stay changed when the one that was 
   (void)buffer.write("a", "new");
   REQUIRE(buffer.filesystem->link({}, buffer.ino("a"), fs::root_ino, "c"));
   REQUIRE(buffer.staging->mark_saved("c", {.device = 9, .inode = 9}, false));
-  CHECK(buffer.staging->find("a")->dirty);
-  CHECK_FALSE(buffer.staging->find("c")->dirty);
+  CHECK(buffer.staging->find("a")->pfs.dirty);
+  CHECK_FALSE(buffer.staging->find("c")->pfs.dirty);
   REQUIRE(buffer.staging->remove_clean("c"));
-  CHECK(buffer.staging->find("a")->dirty);
+  CHECK(buffer.staging->find("a")->pfs.dirty);
   buffer.open();
-  CHECK(buffer.staging->find("a")->dirty);
+  CHECK(buffer.staging->find("a")->pfs.dirty);
 }

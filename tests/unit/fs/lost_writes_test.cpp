@@ -48,7 +48,7 @@ struct LossScene {
   }
 
   bool is_incomplete(const std::string& path) const {
-    return fs::Staging(*filesystem).find(path)->unreadable.contains("lacks some");
+    return fs::Staging(*filesystem).find(path)->content.unreadable.contains("lacks some");
   }
 
   // Makes names until the journal has no room for another record.

@@ -140,7 +140,7 @@ TEST_CASE(
   RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0)->ino;
   const auto is_dirty = [&] {
-    return fs::Staging(*scene.filesystem).walk()->at(0).dirty;
+    return fs::Staging(*scene.filesystem).walk()->at(0).pfs.dirty;
   };
   CHECK(is_dirty());
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
@@ -158,7 +158,7 @@ TEST_CASE("an extended attribute that changes makes a saved file dirty") {
   RecoveryScene scene;
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0)->ino;
   const auto is_dirty = [&] {
-    return fs::Staging(*scene.filesystem).walk()->at(0).dirty;
+    return fs::Staging(*scene.filesystem).walk()->at(0).pfs.dirty;
   };
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
   CHECK_FALSE(is_dirty());
@@ -173,7 +173,7 @@ TEST_CASE("the names of a hard link are saved together") {
   const auto ino = scene.filesystem->make_node({}, fs::root_ino, "a", S_IFREG | 0644, 0)->ino;
   REQUIRE(scene.filesystem->link({}, ino, fs::root_ino, "b"));
   const auto dirty = [&](std::size_t i) {
-    return fs::Staging(*scene.filesystem).walk()->at(i).dirty;
+    return fs::Staging(*scene.filesystem).walk()->at(i).pfs.dirty;
   };
   const fs::Origin copy{.device = 2, .inode = 7};
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("a", copy, false));
@@ -194,7 +194,7 @@ TEST_CASE("under another name a saved file is not saved") {
   REQUIRE(scene.filesystem->make_node({}, fs::root_ino, "result", S_IFREG | 0644, 0));
   REQUIRE(fs::Staging(*scene.filesystem).mark_saved("result", {.device = 2, .inode = 7}, false));
   REQUIRE(scene.filesystem->rename({}, {fs::root_ino, "result"}, {fs::root_ino, "other"}, 0));
-  CHECK(fs::Staging(*scene.filesystem).walk()->at(0).dirty);
+  CHECK(fs::Staging(*scene.filesystem).walk()->at(0).pfs.dirty);
 }
 
 TEST_CASE(
@@ -225,9 +225,9 @@ TEST_CASE(
   CHECK(scene.filesystem->setattr({}, ino, {.mode = 0600}));
   const auto items = fs::Staging(*scene.filesystem).walk();
   REQUIRE(items);
-  CHECK(items->at(0).unreadable.starts_with("container " + std::to_string(ino)));
-  CHECK(items->at(0).dirty);
-  CHECK(items->at(1).unreadable.empty());
+  CHECK(items->at(0).content.unreadable.starts_with("container " + std::to_string(ino)));
+  CHECK(items->at(0).pfs.dirty);
+  CHECK(items->at(1).content.unreadable.empty());
   CHECK(items->at(1).attributes.st_size == static_cast<off_t>(text.size()));
   CHECK(scene.filesystem->unlink({}, fs::root_ino, "lost"));
   CHECK(fs::Staging(*scene.filesystem).walk()->size() == 1);

@@ -111,9 +111,9 @@ TEST_CASE("a remote file shows all but its content, and its container is not ask
   CHECK(s.filesystem->getxattr(ino, "user.a") == "b");
   CHECK(s.filesystem->listxattr(ino)->size() == 1);
   const auto item = s.staging->find("file");
-  CHECK(item->remote);
-  CHECK_FALSE(item->dirty);
-  CHECK_FALSE(item->content);
+  CHECK(item->content.remote);
+  CHECK_FALSE(item->pfs.dirty);
+  CHECK_FALSE(item->pfs.content);
   CHECK(s.staging->remote_totals().files == 1);
   CHECK(s.staging->remote_totals().bytes == 7);
 }
@@ -162,7 +162,7 @@ TEST_CASE("every operation that needs the content, changes or moves a remote fil
   CHECK(files.servable({ino}).empty());
   CHECK(files.remote_in_rename({root_ino, "d"}, {root_ino, "e"}, 0) ==
         std::vector<std::uint64_t>{below});
-  CHECK_FALSE(s.staging->find("file")->dirty);
+  CHECK_FALSE(s.staging->find("file")->pfs.dirty);
   s.fetch(ino);
   s.fetch(below);
   CHECK_FALSE(files.has_remote());
@@ -183,9 +183,9 @@ TEST_CASE("a fetched file is clean, has its content and the times of before", "[
   CHECK(FileTime(after->attributes.st_ctim) == FileTime(before->attributes.st_ctim));
   CHECK(s.read(ino) == content);
   const auto item = s.staging->find("file");
-  CHECK_FALSE(item->remote);
-  CHECK_FALSE(item->dirty);
-  CHECK(item->content == version);
+  CHECK_FALSE(item->content.remote);
+  CHECK_FALSE(item->pfs.dirty);
+  CHECK(item->pfs.content == version);
   CHECK(s.staging->begin_fetch(ino)->has_value() == false);
   CHECK(s.staging->remote_totals().bytes == 0);
 }
@@ -283,12 +283,12 @@ TEST_CASE("an unload that is not completed leaves a remote file that can be fetc
       continue;
     }
     INFO(n);
-    CHECK(item->remote);
-    CHECK(item->origin == version);
-    CHECK_FALSE(item->dirty);
+    CHECK(item->content.remote);
+    CHECK(item->pfs.origin == version);
+    CHECK_FALSE(item->pfs.dirty);
     s.fetch(ino);
-    CHECK(s.staging->find("file")->parts.empty());
-    CHECK(s.staging->find("file")->content == version);
+    CHECK(s.staging->find("file")->pfs.parts.empty());
+    CHECK(s.staging->find("file")->pfs.content == version);
   }
 }
 
@@ -299,8 +299,8 @@ TEST_CASE("a name on the PFS that another file has taken leaves a remote file as
   const auto still = s.staging->revoke(std::span(&taken, 1), fs::Side::both, {});
   CHECK(still.contains("file"));
   CHECK(s.staging->gone().empty());
-  CHECK(s.staging->find("file")->content == std::nullopt);
-  CHECK(s.staging->find("file")->origin == version);
+  CHECK(s.staging->find("file")->pfs.content == std::nullopt);
+  CHECK(s.staging->find("file")->pfs.origin == version);
   // nor does one without a name, which the kernel still knows, stand in the way of a new file
   REQUIRE(s.filesystem->lookup(root_ino, "file"));
   REQUIRE(s.filesystem->unlink({}, root_ino, "file"));
@@ -389,10 +389,10 @@ TEST_CASE("another version that is accepted is that of every later process", "[f
   }
   for (int i = 0; i < 2; ++i) {
     const auto item = s.staging->find("file");
-    CHECK((item->remote && item->accepts_change && !item->dirty));
+    CHECK((item->content.remote && item->content.accepts_change && !item->pfs.dirty));
     CHECK(item->attributes.st_size == 5000);
     CHECK(to_ns(item->attributes.st_mtim) == other.mtime);
-    CHECK(item->origin == other);
+    CHECK(item->pfs.origin == other);
     CHECK(s.staging->remote_totals().bytes == 5000);
     s.open({});
   }
@@ -406,7 +406,7 @@ TEST_CASE("a remote file may have many extended attributes", "[fs]") {
   }
   const auto ino = s.make_remote("file", many);
   CHECK(s.filesystem->listxattr(ino)->size() == many.size());
-  CHECK(s.staging->find("file")->remote);
+  CHECK(s.staging->find("file")->content.remote);
 }
 
 TEST_CASE("power loss takes a remote file that is not settled, and leaves one that is",

@@ -114,7 +114,7 @@ TEST_CASE("a published file takes the place of what it may, in one step, and of 
   REQUIRE(publish(buffer, "f", "two", Over::clean));
   CHECK(buffer.read("f") == "two");
   CHECK(buffer.containers() == 1);
-  CHECK_FALSE(buffer.staging->find("f")->dirty);
+  CHECK_FALSE(buffer.staging->find("f")->pfs.dirty);
 
   buffer.write("f", "changed");
   CHECK(publish(buffer, "f", "three", Over::clean).error().code == EBUSY);
@@ -250,23 +250,23 @@ TEST_CASE("after a restart counts prove nothing, the kernel does") {
 TEST_CASE("a saved file is clean under its name until it changes") {
   LiveBuffer buffer;
   const auto ino = buffer.write("f", "x");
-  CHECK(buffer.staging->find("f")->dirty);
+  CHECK(buffer.staging->find("f")->pfs.dirty);
   CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
   REQUIRE(buffer.staging->set_saved(ino, "f", buffer.staging->writers(ino)->edits,
                                     {staged_version, false}) == true);
-  CHECK_FALSE(buffer.staging->find("f")->dirty);
-  CHECK(buffer.staging->find("f")->saved == staged_version);
-  CHECK_FALSE(buffer.staging->find("f")->origin);
+  CHECK_FALSE(buffer.staging->find("f")->pfs.dirty);
+  CHECK(buffer.staging->find("f")->pfs.saved == staged_version);
+  CHECK_FALSE(buffer.staging->find("f")->pfs.origin);
 
   buffer.open();  // journalled
-  CHECK_FALSE(buffer.staging->find("f")->dirty);
-  CHECK(buffer.staging->find("f")->saved == staged_version);
+  CHECK_FALSE(buffer.staging->find("f")->pfs.dirty);
+  CHECK(buffer.staging->find("f")->pfs.saved == staged_version);
 
   REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "f"}, {fs::root_ino, "g"}, 0));
-  CHECK(buffer.staging->find("g")->dirty);
+  CHECK(buffer.staging->find("g")->pfs.dirty);
   REQUIRE(buffer.filesystem->rename({}, {fs::root_ino, "g"}, {fs::root_ino, "f"}, 0));
   buffer.write("f", "y");
-  CHECK(buffer.staging->find("f")->dirty);
+  CHECK(buffer.staging->find("f")->pfs.dirty);
   CHECK(buffer.staging->remove_clean("f").error().code == EBUSY);
   REQUIRE(buffer.staging->set_saved(ino, "f", *buffer.staging->edits(ino),
                                     {staged_version, false}) == true);
@@ -296,7 +296,7 @@ TEST_CASE("what is unchanged since it came in, under whatever name, and was aske
   REQUIRE(items->size() == 2);
   CHECK((items->at(0).path == "a" && items->at(1).path == "d/now"));
   for (const auto& item : *items) {
-    CHECK((item.attributes.st_size == 3 && item.content == staged_version));
+    CHECK((item.attributes.st_size == 3 && item.pfs.content == staged_version));
   }
   CHECK(asked.find("other ") != std::string::npos);
   CHECK(asked.find("a renamed") == std::string::npos);
@@ -320,10 +320,11 @@ TEST_CASE("a look at names is what a walk says of them") {
   const auto items = buffer.staging->look(asked);
   REQUIRE((items && items->size() == 2));
   CHECK((items->at(0).path == "d/a" && items->at(0).keep == Keep::persistent &&
-         items->at(0).keep_path == "d" && !items->at(0).dirty));
-  CHECK((items->at(1).path == "b" && items->at(1).dirty && items->at(1).attributes.st_size == 13));
-  REQUIRE(items->at(1).replaced);
-  CHECK(items->at(1).replaced->origin == staged_version);
+         items->at(0).keep_path == "d" && !items->at(0).pfs.dirty));
+  CHECK((items->at(1).path == "b" && items->at(1).pfs.dirty &&
+         items->at(1).attributes.st_size == 13));
+  REQUIRE(items->at(1).pfs.replaced);
+  CHECK(items->at(1).pfs.replaced->origin == staged_version);
 }
 
 TEST_CASE(
@@ -339,20 +340,20 @@ TEST_CASE(
   for (const auto* name : {"a", "d/b", "c"}) {
     const auto item = *buffer.staging->find(name);
     CHECK(item.ino == buffer.ino("a"));
-    CHECK(item.origin == staged_version);
-    CHECK(item.linked);
-    CHECK_FALSE(item.dirty);
+    CHECK(item.pfs.origin == staged_version);
+    CHECK(item.pfs.linked);
+    CHECK_FALSE(item.pfs.dirty);
     CHECK(item.attributes.st_nlink == 3);
   }
   // After an export under one name the file is dirty under the others, because the PFS has their
   // old content.
   (void)buffer.write("a", "new");
   REQUIRE(buffer.staging->mark_saved("a", {.device = 9, .inode = 9}, true));
-  CHECK_FALSE(buffer.staging->find("a")->dirty);
-  CHECK(buffer.staging->find("c")->dirty);
-  CHECK(buffer.staging->find("c")->origin.has_value());
+  CHECK_FALSE(buffer.staging->find("a")->pfs.dirty);
+  CHECK(buffer.staging->find("c")->pfs.dirty);
+  CHECK(buffer.staging->find("c")->pfs.origin.has_value());
   REQUIRE(buffer.staging->mark_saved("c", {.device = 9, .inode = 9}, true));
-  CHECK_FALSE(buffer.staging->find("c")->dirty);
+  CHECK_FALSE(buffer.staging->find("c")->pfs.dirty);
 }
 
 TEST_CASE(
@@ -376,11 +377,11 @@ TEST_CASE(
       const auto edits = *buffer.staging->edits(ino);
       const auto note = [&](const fs::Origin& copy) {
         REQUIRE(buffer.staging->record_named(ino, "a", copy, in_place,
-                                             buffer.staging->walk()->front().replaced.get()));
+                                             buffer.staging->walk()->front().pfs.replaced.get()));
         const auto now = buffer.staging->walk()->front();
-        CHECK(now.dirty);
-        CHECK(now.saved == copy);
-        return takes_place ? now.replaced->origin : *now.origin;
+        CHECK(now.pfs.dirty);
+        CHECK(now.pfs.saved == copy);
+        return takes_place ? now.pfs.replaced->origin : *now.pfs.origin;
       };
       CHECK(note(coming) == staged_version);
       CHECK(note(first) == staged_version);
@@ -476,7 +477,7 @@ TEST_CASE("a snapshot keeps what staging keeps") {
                                      .staged = 1,
                                      .origin = staged_version,
                                      .origin_path = "f"}));
-    fs::SetStaging staging = fs::staging_of(*names.find(2));
+    fs::SetStaging staging = names.staging_of(*names.find(2));
     staging.parts = "0+1";
     staging.keep = 1;
     staging.saved = 1;
@@ -484,7 +485,7 @@ TEST_CASE("a snapshot keeps what staging keeps") {
     staging.saved_path = "f";
     REQUIRE(names.apply(staging));
     REQUIRE(names.apply(fs::Replace{.ino = 2, .parent = fs::root_ino, .time = 9, .name = "f"}));
-    fs::SetStaging root = fs::staging_of(names.root());
+    fs::SetStaging root = names.staging_of(names.root());
     root.keep = 2;
     REQUIRE(names.apply(root));
   };
@@ -498,11 +499,13 @@ TEST_CASE("a snapshot keeps what staging keeps") {
     REQUIRE(decoded);
     REQUIRE(copy.apply(**decoded));
   });
-  const auto& extra = *copy.find(2)->extra;
-  CHECK(extra.parts == "0+1");
-  CHECK(extra.keep == Keep::temporary);
-  CHECK(extra.saved == staged_version);
-  CHECK(extra.origin == staged_version);
+  const auto& entry = copy.files().of(2);
+  CHECK(entry.parts == "0+1");
+  CHECK(copy.find(2)->extra->keep == Keep::temporary);
+  REQUIRE(entry.exported);
+  CHECK(entry.exported->version == staged_version);
+  REQUIRE(entry.imported);
+  CHECK(entry.imported->version == staged_version);
   CHECK(copy.root().extra->keep == Keep::persistent);
   CHECK(copy.child(copy.root(), "f").value()->ino == 2);
   CHECK(copy.find(2)->nlink == 1);

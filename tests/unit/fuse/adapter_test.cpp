@@ -247,9 +247,9 @@ TEST_CASE("of a write of the kernel's own pages all bytes are stored, or it fail
     return mounted.kernel.send(FUSE_WRITE, mounted.file, message).at(0).error;
   };
   CHECK(stored(0) == 0);  // a short write, which a program sees
-  CHECK(fs::Staging(*mounted.filesystem).find("file")->unreadable.empty());
+  CHECK(fs::Staging(*mounted.filesystem).find("file")->content.unreadable.empty());
   CHECK(stored(FUSE_WRITE_CACHE) == ENOSPC);
-  CHECK_FALSE(fs::Staging(*mounted.filesystem).find("file")->unreadable.empty());
+  CHECK_FALSE(fs::Staging(*mounted.filesystem).find("file")->content.unreadable.empty());
 }
 
 TEST_CASE("a collected write that fails is recorded before the reply, whichever allocation fails",
@@ -270,7 +270,7 @@ TEST_CASE("a collected write that fails is recorded before the reply, whichever 
     const auto later = fs::Filesystem::open(
         *mounted.backend, {.metadata_directory = mounted.metadata.get(), .read_only = true});
     REQUIRE(later);
-    CHECK(fs::Staging(**later).find("file")->unreadable.empty() == (replies[0].error == 0));
+    CHECK(fs::Staging(**later).find("file")->content.unreadable.empty() == (replies[0].error == 0));
   }
   CHECK(failed > 0);
 }

@@ -43,11 +43,11 @@ std::vector<std::string> outdated_at_start(const DeadImage& dead) {
   REQUIRE(items);
   stage::Plan plan;
   for (const auto& item : *items) {
-    if (item.origin && S_ISREG(item.attributes.st_mode)) {
+    if (item.pfs.origin && S_ISREG(item.attributes.st_mode)) {
       stage::PlanEntry entry;
       entry.path = item.path;
       entry.type = stage::EntryType::file;
-      entry.origin = *item.origin;
+      entry.origin = *item.pfs.origin;
       plan.entries.push_back(entry);
     }
   }

@@ -34,7 +34,7 @@ struct LeftImage : DeadImage {
     auto items = fs::Staging(**filesystem).walk();
     REQUIRE(items);
     for (auto& item : *items) {
-      item.settled = item.path == "saved";  // as on a medium that survives
+      item.content.settled = item.path == "saved";  // as on a medium that survives
     }
     const auto noted = image::write_contents(meta.get(), *items);
     REQUIRE(noted);

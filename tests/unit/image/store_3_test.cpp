@@ -113,8 +113,8 @@ void check_attributes(fs::Filesystem& filesystem) {
   CHECK(filesystem.getxattr(ino("input/changed"), "system.posix_acl_access")->size() == 44);
   CHECK(ino("d/one") == ino("d/deep/three"));
   CHECK(staging.find("d/empty")->keep == fs::Keep::temporary);
-  CHECK(staging.find("exported")->saved);
-  CHECK(staging.find("input/clean")->origin);
+  CHECK(staging.find("exported")->pfs.saved);
+  CHECK(staging.find("input/clean")->pfs.origin);
   const auto gone = staging.gone();
   REQUIRE(gone.size() == 1);
   CHECK(gone.front().path == "input/removed");
@@ -194,7 +194,7 @@ TEST_CASE("a start on a store of format 3 has all its files, and makes it format
   const auto listing = listing_of(**again.filesystem);
   CHECK(listing == expected);
   check_attributes(**again.filesystem);
-  CHECK(fs::Staging(**again.filesystem).find("more/parts")->parts == "0+4096");
+  CHECK(fs::Staging(**again.filesystem).find("more/parts")->pfs.parts == "0+4096");
 }
 
 TEST_CASE("a start after power loss converts a store of format 3, too", "[image][replay]") {
@@ -278,18 +278,18 @@ TEST_CASE("a store that a newer efs wrote is refused, and is left as it is", "[i
   }
   for (const unsigned type : {0U, 99U}) {
     const test::DeadImage dead;
-    append(dead, std::vector{std::byte(type), std::byte{7}, std::byte{1}});
+    append(dead, std::vector{std::byte(type), std::byte{8}, std::byte{1}});
     const auto last = test::record_offsets(text_of(dead.journal())).size() - 1;
     check_refused(dead, "record " + std::to_string(last) + ": a record of type " +
                             std::to_string(type) +
-                            " needs level 7 of the format, and this efs has level 6. Nothing was "
+                            " needs level 8 of the format, and this efs has level 7. Nothing was "
                             "removed. ");
   }
   const test::DeadImage dead;
   std::vector<std::byte> content;
   fs::encode(fs::SetContent{.ino = dead.ino("d/big"), .size = 10}, content);
   append(dead, content);
-  check_refused(dead, "a record of type 15 needs level 7 of the format");
+  check_refused(dead, "a record of type 15 needs level 8 of the format");
 }
 
 TEST_CASE("records and fields of a newer efs that an older one may skip are skipped",

@@ -190,12 +190,12 @@ class FakeBuffer final : public ImportSink, public RestingSource {
       item.attributes.st_mtim = to_timespec(node.attributes.mtime);
       item.target = node.target;
       item.xattrs = node.xattrs;
-      item.group_handed_down = node.handed_down;
-      item.dirty = node.dirty;
-      item.origin = node.origin;
-      item.linked = node.origin && std::ranges::count_if(nodes, [&](const auto& other) {
-                                     return other.second.ino == node.ino && other.second.origin;
-                                   }) > 1;
+      item.group.handed_down = node.handed_down;
+      item.pfs.dirty = node.dirty;
+      item.pfs.origin = node.origin;
+      item.pfs.linked = node.origin && std::ranges::count_if(nodes, [&](const auto& other) {
+                                         return other.second.ino == node.ino && other.second.origin;
+                                       }) > 1;
       items.push_back(std::move(item));
     }
     return items;

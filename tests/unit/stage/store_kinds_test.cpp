@@ -105,7 +105,7 @@ std::set<std::string> differing(const Job& job) {
   for (const auto& item : items) {
     const std::string source = job.scene.root + "/" + item.path;
     const bool same = !S_ISREG(item.attributes.st_mode) ||
-                      (job.live.read(item.path) == content_of(source) && !item.dirty &&
+                      (job.live.read(item.path) == content_of(source) && !item.pfs.dirty &&
                        to_ns(item.attributes.st_mtim) == to_ns(stat_of(source).st_mtim));
     if (!same) {
       paths.insert(item.path);
@@ -163,7 +163,7 @@ TEST_CASE("files and parts of files are loaded and unloaded on any store", "[sta
   REQUIRE(job.load({.names = {"small", "d"}}).ok());
   CHECK(differing(job).empty());
   REQUIRE(job.load({.names = {"large"}, .part = {mebibyte, mebibyte}}).ok());
-  CHECK(job.live.staging->find("large")->parts == "1048576+1048576");
+  CHECK(job.live.staging->find("large")->pfs.parts == "1048576+1048576");
   const std::string part = job.live.read("large");
   REQUIRE(part.size() == large.size());
   CHECK((part.substr(mebibyte, mebibyte) == large.substr(mebibyte, mebibyte)));
@@ -176,7 +176,7 @@ TEST_CASE("files and parts of files are loaded and unloaded on any store", "[sta
   const auto ino = job.live.write("data", data);
   REQUIRE(job.unload({.names = {"data"}}).verdict == Verdict::complete);
   CHECK((job.result("data") == data));
-  CHECK_FALSE(job.live.staging->find("data")->dirty);
+  CHECK_FALSE(job.live.staging->find("data")->pfs.dirty);
   const std::string patch = random_text(100'000, 5);
   REQUIRE(job.live.filesystem->open({}, ino, O_WRONLY));
   REQUIRE(job.live.filesystem->write({}, ino, std::as_bytes(std::span(patch)), mebibyte) ==

@@ -36,7 +36,7 @@ class ManyResults final : public RestingSource {
       items[i].attributes.st_mode = S_IFREG | 0644;
       items[i].attributes.st_nlink = 1;
       items[i].attributes.st_size = 3;
-      items[i].dirty = true;
+      items[i].pfs.dirty = true;
     }
     if (listed_) {
       listed_();

@@ -121,7 +121,7 @@ TEST_CASE("deletions: of lists only what they name", "[stage][out][deletions]") 
   scene.config.deletions = config::Deletions::propagate;
   std::vector<fs::WalkItem> gone;
   for (const auto* path : {"d", "d/listed", "other", "whole", "whole/in/it"}) {
-    fs::WalkItem item{.path = path, .origin = fs::Origin{}};
+    fs::WalkItem item{.path = path, .pfs = {.origin = fs::Origin{}}};
     item.attributes.st_mode = item.path == "d" || item.path == "whole" ? S_IFDIR : S_IFREG;
     gone.push_back(item);
   }
@@ -242,7 +242,7 @@ TEST_CASE("deletions: never through a symbolic link, and only empty directories"
   fs::WalkItem directory;
   directory.path = "d";
   directory.attributes.st_mode = S_IFDIR | 0755;
-  directory.origin = fs::Origin{};
+  directory.pfs.origin = fs::Origin{};
   scene.buffer.gone_items.insert(scene.buffer.gone_items.begin(), directory);
   scene.buffer.nodes.erase("d");
   SECTION("empty") {

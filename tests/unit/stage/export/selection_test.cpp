@@ -29,8 +29,8 @@ fs::WalkItem file(const std::string& path, bool dirty) {
   fs::WalkItem item{.path = path};
   item.ino = 7;
   item.attributes.st_mode = S_IFREG | 0644;
-  item.dirty = dirty;
-  item.origin = fs::Origin{.inode = 3, .size = 5};
+  item.pfs.dirty = dirty;
+  item.pfs.origin = fs::Origin{.inode = 3, .size = 5};
   return item;
 }
 
@@ -41,10 +41,10 @@ TEST_CASE(
   std::vector<fs::WalkItem> items{file("in/changed", true), file("in/clean", false),
                                   file("in/temporary", true), file("in/whole", true)};
   for (auto& item : items) {
-    item.unreadable = "container 7: No such file or directory";
+    item.content.unreadable = "container 7: No such file or directory";
   }
   items[2].keep = fs::Keep::temporary;
-  items[3].unreadable.clear();
+  items[3].content.unreadable.clear();
   const Selection selection = select_outgoing(job_with_results("in"), items);
   REQUIRE(selection.outgoing.size() == 1);
   CHECK(selection.outgoing.front()->path == "in/whole");
@@ -70,8 +70,8 @@ TEST_CASE(
 TEST_CASE("a file of which only the attributes or a name were changed needs its content, too",
           "[stage][out]") {
   fs::WalkItem renamed = file("in/new-name", false);
-  renamed.origin.reset();
-  renamed.unreadable = "container 7: Input/output error";
+  renamed.pfs.origin.reset();
+  renamed.content.unreadable = "container 7: Input/output error";
   const std::vector<fs::WalkItem> items{renamed};
   const Selection selection = select_outgoing(job_with_results("in"), items);
   CHECK(selection.outgoing.empty());

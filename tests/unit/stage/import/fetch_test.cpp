@@ -46,7 +46,9 @@ struct FetchScene : LiveScene {
                                             .progress = progress});
   }
 
-  bool is_remote(const std::string& path) const { return buffer.staging->find(path)->remote; }
+  bool is_remote(const std::string& path) const {
+    return buffer.staging->find(path)->content.remote;
+  }
 
   std::string source(const std::string& path) const { return config.root_dir + "/" + path; }
 
@@ -147,7 +149,7 @@ TEST_CASE("another version that the resource accepts becomes the content", "[fet
   FetchScene s;
   s.config.resources.front().changed = config::Changed::accept;
   REQUIRE(s.stage().ok());
-  CHECK(s.buffer.staging->find("d/a")->accepts_change);
+  CHECK(s.buffer.staging->find("d/a")->content.accepts_change);
   std::string expected = "another";
   SECTION("before the fetch") {
     s.put("d/a", expected);
@@ -183,13 +185,13 @@ TEST_CASE("another version that the resource accepts becomes the content", "[fet
     CHECK_FALSE(s.fetch("d/a").has_changed);
   }
   const auto item = s.buffer.staging->find("d/a");
-  CHECK((!item->remote && !item->dirty));
+  CHECK((!item->content.remote && !item->pfs.dirty));
   CHECK(s.buffer.read("d/a") == expected);
   struct stat st{};
   ::stat(s.source("d/a").c_str(), &st);
   CHECK(item->attributes.st_size == st.st_size);
   CHECK(FileTime(item->attributes.st_mtim) == FileTime(st.st_mtim));
-  CHECK(item->origin->inode == st.st_ino);
+  CHECK(item->pfs.origin->inode == st.st_ino);
 }
 
 TEST_CASE("a directory in the place of a file is accepted by none", "[fetch]") {
@@ -274,7 +276,7 @@ TEST_CASE("a load brings the content of a remote file, also a load of a part", "
   const auto report = s.in(request);
   REQUIRE(report.ok());
   CHECK_FALSE(s.is_remote("d/a"));
-  CHECK(s.buffer.staging->find("d/a")->parts.empty());
+  CHECK(s.buffer.staging->find("d/a")->pfs.parts.empty());
   CHECK(s.buffer.read("d/a") == std::string(3000, 'a'));
   CHECK(s.leaks_nothing());
 }

@@ -99,9 +99,9 @@ TEST_CASE("the second job reads nothing from the PFS, and has the same", "[cache
   CHECK(second.report.reused_files == 1);
   CHECK((second.live.read("data") == s.content));
   const auto item = second.live.staging->find("data");
-  CHECK_FALSE(item->dirty);
+  CHECK_FALSE(item->pfs.dirty);
   CHECK(to_ns(item->attributes.st_mtim) == to_ns(stat_of(s.input).st_mtim));
-  CHECK(item->origin->ctime == to_ns(stat_of(s.input).st_ctim));
+  CHECK(item->pfs.origin->ctime == to_ns(stat_of(s.input).st_ctim));
 }
 
 TEST_CASE("without a cache, or without the word, every job reads the PFS", "[cache][reuse]") {
@@ -180,7 +180,7 @@ TEST_CASE("a write in place changes neither the cache nor what the next job gets
   REQUIRE(next.report.ok());
   CHECK(next.reads == 0);
   CHECK((next.live.read("data") == s.content));
-  CHECK(job.live.staging->find("data")->dirty);
+  CHECK(job.live.staging->find("data")->pfs.dirty);
 }
 
 TEST_CASE("readers that had the file open see what the first writer writes", "[cache][reuse]") {

@@ -131,7 +131,7 @@ std::size_t whole_names(const Scene& scene, RealStore& store) {
     if (!S_ISREG(st.st_mode)) {
       continue;
     }
-    if (to_ns(st.st_mtim) != to_ns(item.attributes.st_mtim) || item.dirty) {
+    if (to_ns(st.st_mtim) != to_ns(item.attributes.st_mtim) || item.pfs.dirty) {
       return 0;
     }
     const std::string expected = content_of(source);

@@ -278,7 +278,7 @@ TEST_CASE("the check and the removal are one step", "[keep]") {
   it.home({"a", "b"});
   auto& staging = *it.buffer.staging;
   const auto copy = [&](const char* name) {
-    return *staging.find(name)->saved;
+    return *staging.find(name)->pfs.saved;
   };
   const auto a = it.buffer.ino("a");
   CHECK(staging.drop_unused("a", it.buffer.ino("b"), copy("a")).error().code == ESTALE);
@@ -493,7 +493,7 @@ TEST_CASE("a version that was never sent is dropped, and told", "[drain][keep]")
   it.buffer.write("v1", "again");
   CHECK(it.buffer.staging->dropped().empty());
   const std::vector<std::string> names{"v1"};
-  CHECK_FALSE(it.buffer.staging->look(names)->at(0).replaced);
+  CHECK_FALSE(it.buffer.staging->look(names)->at(0).pfs.replaced);
   CHECK(it.buffer.staging->is_only_here("v1", it.buffer.ino("v1")));
   CHECK(it.back({.names = names}).totals.staged_out == 1);
   CHECK_FALSE(it.buffer.staging->is_only_here("v1", it.buffer.ino("v1")));

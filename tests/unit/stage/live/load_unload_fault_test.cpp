@@ -122,7 +122,7 @@ Transfer load_of_a_part() {
                  LiveScene& scene, PfsIo& pfs) { return scene.in(request, pfs).ok(); },
       .check =
           [](LiveScene& scene, bool done) {
-            CHECK(scene.buffer.staging->find("d/b")->parts ==
+            CHECK(scene.buffer.staging->find("d/b")->pfs.parts ==
                   (done ? "0+100,10000+5000" : "0+100"));
             std::string expected(70000, '\0');
             expected.replace(0, 100, 100, 'b');
@@ -184,7 +184,7 @@ Transfer unload_of_all() {
             // If only the last report fails, all files are exported and clean. Every clean file is
             // in results-dir.
             const auto is_there = [&](const char* name) {
-              return done || !scene.buffer.staging->find(name)->dirty;
+              return done || !scene.buffer.staging->find(name)->pfs.dirty;
             };
             for (const char* name : {"f", "another name of f"}) {
               check_result(scene, name, "old", content, is_there(name));
@@ -233,7 +233,7 @@ Transfer unload_and_remove() {
             CHECK(scene.out("d/a") == gone);  // an unchanged input
             for (const char* name : {"f", "made/g", "d/a"}) {
               CHECK((!scene.buffer.exists(name) || !done ||
-                     !scene.buffer.staging->find(name)->dirty || scene.out(name) != gone));
+                     !scene.buffer.staging->find(name)->pfs.dirty || scene.out(name) != gone));
             }
           }};
 }
@@ -267,7 +267,7 @@ Transfer unload_in_place() {
             check_result(scene, "d/b.efs-job", "(not there)", std::string(5000, 'n'), done);
             const std::string target = stdfs::read_symlink(scene.config.results_dir + "/d/l");
             CHECK((target == "b" || (!done && target == "a")));
-            CHECK(scene.buffer.staging->find("d/b")->dirty);  // a stop has to see to it again
+            CHECK(scene.buffer.staging->find("d/b")->pfs.dirty);  // a stop has to see to it again
           }};
 }
 
@@ -320,7 +320,7 @@ Transfer unload_of_a_part(bool in_place) {
       .check =
           [](LiveScene& scene, bool done) {
             check_result(scene, long_name, before, now, done);
-            CHECK(scene.buffer.staging->find(long_name)->dirty);
+            CHECK(scene.buffer.staging->find(long_name)->pfs.dirty);
           }};
 }
 

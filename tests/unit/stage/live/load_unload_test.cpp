@@ -93,12 +93,12 @@ TEST_CASE(
   REQUIRE(as_is.entries.size() == 1);
   CHECK(as_is.entries[0].action == Action::staged_out);
   CHECK(as_is.entries[0].unverified);
-  CHECK(scene.buffer.staging->find("f")->dirty);
+  CHECK(scene.buffer.staging->find("f")->pfs.dirty);
   efs::test::release(*scene.buffer.filesystem, ino, O_WRONLY);
   const Receipt good = scene.back({.names = {"f"}});
   CHECK(good.entries[0].action == Action::kept);  // the copy turns out to have been the file
   CHECK_FALSE(good.entries[0].unverified);
-  CHECK_FALSE(scene.buffer.staging->find("f")->dirty);
+  CHECK_FALSE(scene.buffer.staging->find("f")->pfs.dirty);
 }
 
 TEST_CASE(
@@ -118,8 +118,8 @@ TEST_CASE(
   CHECK_FALSE(stdfs::exists(scene.config.results_dir + "/d"));  // an input, which is clean
   CHECK(receipt.totals.staged_out == 1);
   CHECK(receipt.totals.failed == 1);
-  CHECK_FALSE(scene.buffer.staging->find("result")->dirty);
-  CHECK(scene.buffer.staging->find("busy")->dirty);
+  CHECK_FALSE(scene.buffer.staging->find("result")->pfs.dirty);
+  CHECK(scene.buffer.staging->find("busy")->pfs.dirty);
   const Receipt all = scene.back({.names = {""}});
   CHECK(scene.out("scratch") == "scratch");
   CHECK(scene.out("busy") == "half");
@@ -284,7 +284,7 @@ TEST_CASE("a part that is unloaded in place is the job's own version to what com
     REQUIRE(::stat(file.c_str(), &st) == 0);
     CHECK((st.st_mode & 07777U) == 02640U);
     CHECK(::getxattr(file.c_str(), "user.k", nullptr, 0) == 1);
-    CHECK(scene.buffer.staging->find("p")->dirty);
+    CHECK(scene.buffer.staging->find("p")->pfs.dirty);
     scene.config.on_conflict = config::OnConflict::fail;
     CHECK(scene.back({.names = {"p"}}).entries.at(0).action ==
           (theirs ? Action::conflict : Action::staged_out));
@@ -364,7 +364,7 @@ TEST_CASE(
     std::optional<fs::Origin> known;
     FaultPfs pfs(stage::test::NthCall{});
     pfs.on_naming = [&](const std::string&) {
-      known = scene.buffer.staging->find("p")->saved;
+      known = scene.buffer.staging->find("p")->pfs.saved;
     };
     REQUIRE(scene.back({.names = {"p"}, .part = part}, pfs).verdict == Verdict::complete);
     struct stat there{};
@@ -404,8 +404,8 @@ TEST_CASE(
   pfs.on_naming = [&](const std::string& name) {
     const std::lock_guard lock(mutex);
     const auto item = scene.buffer.staging->find(name);
-    if (item && item->saved) {
-      known[name] = item->saved->ctime;
+    if (item && item->pfs.saved) {
+      known[name] = item->pfs.saved->ctime;
     }
   };
   REQUIRE(scene.back({.names = {"f", "g", "h"}}, pfs).verdict == Verdict::complete);

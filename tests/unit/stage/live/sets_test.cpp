@@ -47,7 +47,7 @@ struct SetScene : test::LiveScene {
 
   bool is_clean() const {
     return std::ranges::none_of(
-        members, [&](const auto& path) { return buffer.staging->find(path)->dirty; });
+        members, [&](const auto& path) { return buffer.staging->find(path)->pfs.dirty; });
   }
 };
 

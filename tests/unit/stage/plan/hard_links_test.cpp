@@ -37,7 +37,7 @@ fs::WalkItem there(const PlanEntry& entry) {
   item.attributes.st_mode = S_IFREG | 0644;
   item.attributes.st_size = static_cast<off_t>(entry.origin.size);
   item.attributes.st_mtim = to_timespec(entry.origin.mtime);
-  item.origin = entry.origin;
+  item.pfs.origin = entry.origin;
   return item;
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("hard links: a stage-in that goes on links to the names that are there
   }
   SECTION("the job has changed the first name's file: the others are one file without it") {
     auto changed = there(entries[0]);
-    changed.dirty = true;
+    changed.pfs.dirty = true;
     subtract(plan, {changed});
     REQUIRE(plan.entries.size() == 4);
     CHECK(plan.entries[0].link_to.empty());
@@ -126,7 +126,7 @@ TEST_CASE("hard links: a stage-in that goes on links to the names that are there
   }
   SECTION("it is there in another version") {
     auto old = there(entries[0]);
-    old.origin->mtime = 1;
+    old.pfs.origin->mtime = 1;
     const auto result = subtract(plan, {old});
     CHECK(result.outdated == std::vector<std::string>{"a"});
     CHECK(plan.entries[0].link_to.empty());
@@ -233,8 +233,8 @@ TEST_CASE(
   CHECK(report.files == 2);
   CHECK(report.bytes == 7);
   CHECK(buffer.ino("d/a") == buffer.ino("d/b"));
-  CHECK(buffer.staging->find("d/b")->linked);
-  CHECK_FALSE(buffer.staging->find("d/b")->dirty);
+  CHECK(buffer.staging->find("d/b")->pfs.linked);
+  CHECK_FALSE(buffer.staging->find("d/b")->pfs.dirty);
   CHECK(load_all(false).already == 2);
   write_file(scene.root + "/d/b", "another version");
   CHECK_FALSE(load_all(false).ok());

@@ -28,7 +28,7 @@ struct Booked : LiveScene {
     receipt.entries.push_back({.path = name, .action = Action::staged_out});
   }
 
-  bool dirty(const std::string& name) const { return buffer.staging->find(name)->dirty; }
+  bool dirty(const std::string& name) const { return buffer.staging->find(name)->pfs.dirty; }
 
   Booking booking(PfsIo& pfs = posix_pfs()) {
     return {config, *buffer.staging, pfs, guarded_publisher(), nullptr};
@@ -51,11 +51,11 @@ TEST_CASE("what a stage-out has brought back is clean, what it has not stays as 
   scene.receipt.entries.back().action = Action::failed;
   scene.booking().saved(scene.receipt);
   CHECK_FALSE(scene.dirty("back"));
-  CHECK(scene.buffer.staging->find("back")->saved.has_value());
+  CHECK(scene.buffer.staging->find("back")->pfs.saved.has_value());
   for (const char* name : {"changed", "gone", "failed"}) {
     INFO(name);
     CHECK(scene.dirty(name));
-    CHECK_FALSE(scene.buffer.staging->find(name)->saved.has_value());
+    CHECK_FALSE(scene.buffer.staging->find(name)->pfs.saved.has_value());
   }
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("what cannot be looked at on the PFS is booked for nothing", "[stage][
   scene.booking(pfs).saved(scene.receipt);
   CHECK(scene.dirty("back"));
   scene.booking(pfs).salvaged();
-  CHECK_FALSE(scene.buffer.staging->find("back")->copy.has_value());
+  CHECK_FALSE(scene.buffer.staging->find("back")->pfs.copy.has_value());
 }
 
 TEST_CASE("what a salvage has brought out is known for the job's, and stays dirty",
@@ -77,5 +77,5 @@ TEST_CASE("what a salvage has brought out is known for the job's, and stays dirt
   scene.bring_out("back", "content");
   scene.booking().salvaged();
   CHECK(scene.dirty("back"));
-  CHECK(scene.buffer.staging->find("back")->saved.has_value());
+  CHECK(scene.buffer.staging->find("back")->pfs.saved.has_value());
 }

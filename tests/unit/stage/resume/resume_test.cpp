@@ -28,9 +28,9 @@ fs::WalkItem there(const std::string& path, mode_t type = S_IFREG) {
   item.attributes.st_mode = type | 0644;
   item.attributes.st_size = static_cast<off_t>(version.size);
   item.attributes.st_mtim = to_timespec(version.mtime);
-  item.origin = version;
+  item.pfs.origin = version;
   if (S_ISREG(item.attributes.st_mode)) {
-    item.content = version;
+    item.pfs.content = version;
   }
   item.target = "target";
   return item;
@@ -92,13 +92,13 @@ TEST_CASE("a clean file whose container is not what was staged in is staged in a
 TEST_CASE("a clean file of another version is replaced, one that the job changed is not") {
   auto old = there("old"), dirty = there("dirty"), saved = there("saved"), own = there("own"),
        link = there("link", S_IFLNK);
-  old.origin->mtime = 99;
-  dirty.origin->mtime = 99;
-  dirty.dirty = true;
-  saved.origin.reset();
-  saved.saved = fs::Origin{};
-  own.origin.reset();
-  own.dirty = true;
+  old.pfs.origin->mtime = 99;
+  dirty.pfs.origin->mtime = 99;
+  dirty.pfs.dirty = true;
+  saved.pfs.origin.reset();
+  saved.pfs.saved = fs::Origin{};
+  own.pfs.origin.reset();
+  own.pfs.dirty = true;
   link.target = "elsewhere";
   Plan plan = plan_of({planned("dirty"), planned("link", EntryType::symlink), planned("old"),
                        planned("own"), planned("saved")});
@@ -112,9 +112,9 @@ TEST_CASE("a clean file of another version is replaced, one that the job changed
 TEST_CASE("where the job put a directory in a file's place, or the reverse, it stays") {
   Plan plan = plan_of({planned("a"), planned("b", EntryType::directory)});
   auto directory = there("a", S_IFDIR), file = there("b");
-  directory.dirty = file.dirty = true;
-  directory.origin.reset();
-  file.origin.reset();
+  directory.pfs.dirty = file.pfs.dirty = true;
+  directory.pfs.origin.reset();
+  file.pfs.origin.reset();
   CHECK(subtract(plan, {directory, file}).problems.empty());
   CHECK(paths(plan).empty());
 }
@@ -123,8 +123,8 @@ TEST_CASE("below a file of the job's nothing is brought in") {
   Plan plan = plan_of({planned("d", EntryType::directory), planned("d/e", EntryType::directory),
                        planned("d/e/f"), planned("d/g")});
   auto file = there("d");
-  file.dirty = true;
-  file.origin.reset();
+  file.pfs.dirty = true;
+  file.pfs.origin.reset();
   const auto result = subtract(plan, {file});
   CHECK(paths(plan).empty());
   CHECK(result.job_files == 2);
@@ -140,7 +140,7 @@ TEST_CASE("an input that became a directory takes the place of the file, if that
     CHECK(result.outdated == std::vector<std::string>{"d"});
   }
   SECTION("changed by the job") {
-    file.dirty = true;
+    file.pfs.dirty = true;
     const auto result = subtract(plan, {file});
     REQUIRE(result.problems.size() == 1);
     CHECK(result.problems[0].path == "d");
@@ -162,8 +162,8 @@ TEST_CASE("an input that became a file takes the place of the directory, if all 
     CHECK(result.outdated == std::vector<std::string>{"d/sub/f", "d/sub", "d"});
   }
   SECTION("with a file of the job's") {
-    file.dirty = true;
-    file.origin.reset();
+    file.pfs.dirty = true;
+    file.pfs.origin.reset();
     const auto result = subtract(plan, {directory, there("e"), sub, file});
     REQUIRE(result.problems.size() == 1);
     CHECK(result.problems[0].path == "d");
