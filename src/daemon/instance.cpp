@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -46,9 +47,10 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
              .takeovers = options_.takeovers},
       store_(options_.config, store_options(options_), supervisor),
       watchers_(options_.config, options_.directory, [this] { return status_->status_file(); }),
-      fetcher_({.transfers = transfers_,
-                .figures = options_.mount.figures != nullptr ? &options_.mount.figures->fetched
-                                                             : nullptr}),
+      contents_({.config = options_.config,
+                 .transfers = transfers_,
+                 .turns = turns,
+                 .figures = options_.mount.figures}),
       mount_(options_.config, options_.mount, supervisor, stops_),
       transfers_({.config = options_.config,
                   .directory = options_.directory,
@@ -72,8 +74,8 @@ Instance::Instance(InstanceOptions options, SupervisorClient& supervisor, SlotCl
 Instance::~Instance() {
   (void)stops_.enter(Event::destroyed);
   server_.reset();
-  end_draining();
-  (void)end_reading(Clock::time_point::max());
+  contents_.end_draining();
+  (void)contents_.end_reading(Clock::time_point::max());
 }
 
 Status Instance::listen() {
@@ -86,25 +88,9 @@ Status Instance::listen() {
                                                                .tasks = tasks_.get(),
                                                                .progress = progress_,
                                                                .figures = options_.mount.figures});
-  std::vector<StatusSource*> sources{&transfers_, &fetcher_, &watchers_, &store_, &mount_};
-  if (drains) {
-    auto* const figures = options_.mount.figures;
-    drainer_ =
-        std::make_unique<Drainer>(Drainer::Parts{.config = options_.config,
-                                                 .tasks = tasks_.get(),
-                                                 .transfers = transfers_,
-                                                 .turns = turns_,
-                                                 .figures = figures ? &figures->drained : nullptr});
-    sources.push_back(drainer_.get());
-  }
-  if (config::evicts(options_.config)) {
-    auto* const figures = options_.mount.figures;
-    evictor_ =
-        std::make_unique<Evictor>(Evictor::Parts{.transfers = transfers_,
-                                                 .drainer = drainer_.get(),
-                                                 .figures = figures ? &figures->evicted : nullptr});
-    sources.push_back(evictor_.get());
-  }
+  contents_.open(tasks_.get());
+  std::vector<StatusSource*> sources{&transfers_, &watchers_, &store_, &mount_};
+  std::ranges::copy(contents_.sources(), std::back_inserter(sources));
   status_ = std::make_unique<JobStatus>(JobStatus::Parts{.facts = facts_,
                                                          .stops = stops_,
                                                          .start = start_outcome_,
@@ -121,7 +107,7 @@ Status Instance::listen() {
                                                         .status = *status_,
                                                         .buffer = store_,
                                                         .transfers = transfers_,
-                                                        .fetches = fetcher_,
+                                                        .fetches = contents_.fetches(),
                                                         .mount = mount_});
   auto server = control::Server::listen(
       options_.directory + "/control.sock", options_.owner,
@@ -311,45 +297,14 @@ void Instance::open_session() {
   mount_.open_session({.open = store_.buffer(),
                        .places = store_.places(),
                        .sinks = watchers_.sinks(),
-                       .put_aside = fetcher_.put_aside()});
-  fetcher_.begin(store_.files());
-  begin_evicting();
+                       .put_aside = contents_.put_aside()});
+  contents_.begin(store_.files());
 }
 
 void Instance::publish() {
   store_.publish();
   mount_.publish();
-  fetcher_.fetch_all();
-  begin_draining();
-}
-
-void Instance::begin_evicting() {
-  if (evictor_) {
-    evictor_->begin(store_.files());
-  }
-}
-
-bool Instance::end_reading(Clock::time_point until) {
-  const bool evictions_ended = !evictor_ || evictor_->end(until);
-  return fetcher_.end(until) && evictions_ended;
-}
-
-// Without it a stop exports all results.
-void Instance::begin_draining() {
-  if (!drainer_) {
-    return;
-  }
-  const Status begun = drainer_->begin(store_.files());
-  if (!begun) {
-    log::warn("event=drain_off reason=\"{}\" note=\"the stop exports all results\"",
-              describe(begun.error()));
-  }
-}
-
-void Instance::end_draining() {
-  if (drainer_) {
-    drainer_->end();
-  }
+  contents_.go_on(store_.files());
 }
 
 // A start on a kept store has failed before a program could change the store. Keeps the store for
@@ -362,12 +317,12 @@ void Instance::give_back_what_was_kept(bool in_a_hurry) {
 
 void Instance::tear_down() {
   mount_.abort();
-  end_draining();
+  contents_.end_draining();
   tasks_.get().close(false);
   mount_.release_point();
   mount_.remove_point();
   // A stop may have left a fetch that hangs.
-  if (!end_reading(Clock::now() + patience_with_fetches)) {
+  if (!contents_.end_reading(Clock::now() + patience_with_fetches)) {
     end_with_fetches();
   }
   store_.close([this] { mount_.close_session(); });

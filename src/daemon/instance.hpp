@@ -10,10 +10,8 @@
 
 #include "base/door_memory.hpp"
 #include "control/server.hpp"
+#include "daemon/content_service.hpp"
 #include "daemon/control_api.hpp"
-#include "daemon/drainer.hpp"
-#include "daemon/evictor.hpp"
-#include "daemon/fetcher.hpp"
 #include "daemon/job_recorder.hpp"
 #include "daemon/job_status.hpp"
 #include "daemon/job_store.hpp"
@@ -69,11 +67,6 @@ class Instance {
   Status open_files();
   void open_session();
   void publish();
-  void begin_draining();
-  void end_draining();
-  void begin_evicting();
-  /// Ends all that reads the PFS beside tasks. False: something has not ended at `until`.
-  bool end_reading(std::chrono::steady_clock::time_point until);
   bool end_fetches(const StopRequest& request);
   void end_transfers(const StopRequest& request);
   /// Returns the end that a predecessor recorded in the manifest, or nullopt if the instance had
@@ -137,14 +130,12 @@ class Instance {
   stage::Progress progress_;  // of the import and of the export
   StartOutcome start_outcome_;
   JobStore store_;
-  JobWatchers watchers_;              // reads status_
-  Fetcher fetcher_;                   // uses transfers_, until its end()
-  std::unique_ptr<Evictor> evictor_;  // as fetcher_; null: nothing may be evicted
-  MountService mount_;                // uses store_, watchers_, stops_, fetcher_
+  JobWatchers watchers_;     // reads status_
+  ContentService contents_;  // uses transfers_ and tasks_, until their ends
+  MountService mount_;       // uses store_, watchers_, stops_, contents_
   TransferService transfers_;
   JobTasks tasks_;  // they use transfers_
   // from listen() on
-  std::unique_ptr<Drainer> drainer_;  // null: no rule has drain
   std::unique_ptr<JobRecorder> recorder_;
   std::unique_ptr<JobStatus> status_;
   std::unique_ptr<ControlApi> api_;

@@ -37,7 +37,7 @@ Status Instance::unmount_or_unload(StopRequest& request, std::string& unloaded) 
 
 // Two transfers to results-dir at once would remove each other's partials.
 void Instance::end_transfers(const StopRequest& request) {
-  end_draining();
+  contents_.end_draining();
   const bool fetches_ended = end_fetches(request);
   if ((!tasks_.end_for(request) || !fetches_ended) && !stops_.last_of(request).stage_out) {
     leave_without_pfs();
@@ -54,7 +54,7 @@ bool Instance::end_fetches(const StopRequest& request) {
     const StopRequest last = stops_.last_of(request);
     const auto end = last.times.until ? last.times.quarter(begin, most) : begin + most / 2;
     const auto now = Clock::now();
-    if (end_reading(std::min(end, now + look))) {
+    if (contents_.end_reading(std::min(end, now + look))) {
       return true;
     }
     if (now >= end) {

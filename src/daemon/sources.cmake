@@ -4,6 +4,7 @@ set(sources
   change_inbox.cpp
   channel.cpp
   config_memfds.cpp
+  content_service.cpp
   control_api.cpp
   deadline.cpp
   deadline_exit.cpp
