@@ -135,6 +135,13 @@ Status check_mount_options(const MountOptions& options, const JobConfig& job) {
                 "mount option writeback: the kernel's write cache hides writes from limit-read, "
                 "limit-write and limit-ops. Leave out writeback or the limits");
   }
+  if (options.writeback && std::ranges::any_of(job.resources, [](const Resource& resource) {
+        return resource.changed == Changed::accept;
+      })) {
+    return fail(EINVAL,
+                "mount option writeback: the kernel's write cache keeps the size of a file, and "
+                "changed: accept may change it. Leave out one of the two");
+  }
   return options.writeback && !job.trace.empty()
              ? fail(EINVAL,
                     "mount option writeback: a trace shows each write of a program, and the "

@@ -189,6 +189,10 @@ KeptVersions::FileState DrainCandidates::state_of(const std::string& path, std::
   if (!item || item->ino != ino || !S_ISREG(item->attributes.st_mode) || !interval_of(*item)) {
     return FileState::gone;
   }
+  // a user has made it temporary (efs set): it is no version that could stand for another
+  if (stage::class_of(config_, *item) == config::FileClass::temporary) {
+    return FileState::written;
+  }
   if (item->due_for_export()) {
     const auto writers = staging_.writers(ino);
     return !writers || writers->open > 0                     ? FileState::written
@@ -206,7 +210,11 @@ KeptVersions::Look DrainCandidates::look_at_versions() {
 }
 
 std::vector<stage::OldVersion> DrainCandidates::choose_old(Time now) {
-  return kept_.choose(look_at_versions(), now);
+  const auto edits = [this](std::uint64_t ino) -> std::optional<std::uint64_t> {
+    const auto known = staging_.edits(ino);
+    return known ? std::optional(*known) : std::nullopt;
+  };
+  return kept_.choose(look_at_versions(), edits, now);
 }
 
 std::vector<stage::Dropped::Stayed> DrainCandidates::settle_old(
@@ -341,11 +349,13 @@ void DrainCandidates::forget_sent(const DrainBatch& batch) {
   }
 }
 
-// False if the file is home or was an input, or if another rule has it. An export that did not end
+// False if the file is home or was an input, if it gets another name at home (`as`), or if another
+// rule has it. An export that did not end
 // well has left a version, too: then only this process knows that the set is not home.
 bool DrainCandidates::may_be_part(const fs::WalkItem& item, const Set& set) const {
   const bool may_be_home = item.pfs.saved && set.is_known_by_times;
-  return is_due(item) && !may_be_home && !item.pfs.origin && item.attributes.st_nlink == 1;
+  return is_due(item) && !may_be_home && !item.pfs.origin && item.attributes.st_nlink == 1 &&
+         config::result_path(config_, item.path) == item.path;
 }
 
 DrainCandidates::SetState DrainCandidates::look_at_set(const std::string& set,

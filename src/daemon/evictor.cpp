@@ -65,19 +65,23 @@ bool Evictor::end(Clock::time_point until) {
   return true;
 }
 
-// Room may also come from removals, closes and exports.
+// Room may also come from removals, closes and exports. What is on its way when the call begins
+// gets a round of its own.
 bool Evictor::make_room(std::uint64_t bytes) noexcept {
   const auto end = Clock::now() + (bytes > 0 ? patience_of_fetches : patience);
   const std::uint64_t before = its_.transfers.space().available;
   const MutexLock lock(mutex_);
-  while (serves_ && Clock::now() < end && (bytes > 0 || waiting_ < most_waiting)) {
-    if (Clock::now() >= rests_until_ && frees_some(bytes, end)) {
+  while (serves_ && Clock::now() < end) {
+    const bool more_comes = bytes > 0 || (its_.drainer != nullptr && its_.drainer->has_due());
+    while (serves_ && Clock::now() < rests_until_ && Clock::now() < end) {
+      (void)changed_.wait_until(mutex_, std::min(end, rests_until_));
+    }
+    const bool has_freed = frees_some(bytes, end);
+    const std::uint64_t available = its_.transfers.space().available;
+    if (bytes > 0 ? available >= bytes : has_freed || available > before) {
       return true;
     }
-    if (its_.transfers.space().available > before) {
-      return true;
-    }
-    if (bytes == 0 && (its_.drainer == nullptr || !its_.drainer->has_due())) {
+    if (!more_comes || (bytes == 0 && waiting_ >= most_waiting)) {
       return false;
     }
     ++waiting_;
@@ -92,8 +96,8 @@ void Evictor::keep_reserve() noexcept {
     return;
   }
   const MutexLock lock(mutex_);
-  if (serves_ && waiting_ < most_waiting && Clock::now() >= rests_until_) {
-    (void)frees_some(0, Clock::now() + patience);
+  if (serves_ && !is_running_ && Clock::now() >= rests_until_) {
+    (void)frees_some(0, Clock::now() + patience_of_opens);
   }
 }
 
@@ -101,11 +105,11 @@ void Evictor::keep_reserve() noexcept {
 bool Evictor::frees_some(std::uint64_t bytes, Clock::time_point end) {
   const std::uint64_t last = rounds_ + (is_running_ ? 2 : 1);
   wanted_ = std::max({wanted_, bytes, std::uint64_t{1}});
-  ++waiting_, ++asking_;
+  ++asking_;
   changed_.notify_all();
   while (serves_ && rounds_ < last && changed_.wait_until(mutex_, end)) {
   }
-  --waiting_, --asking_;
+  --asking_;
   return serves_ && rounds_ >= last && has_freed_;
 }
 
@@ -150,12 +154,20 @@ std::uint64_t Evictor::evict(std::uint64_t wanted) try {
     return 0;
   }
   bytes = std::max(bytes, space.capacity / 64);
+  if (std::exchange(is_unfinished_, false)) {
+    its_.transfers.end_evictions();
+  }
+  const auto begin = Clock::now();
   const stage::Eviction done = its_.transfers.evict(bytes, progress_);
+  is_unfinished_ = done.is_unfinished;
   figures_.files += done.files;
   figures_.bytes += done.bytes;
   tell(done);
   const MutexLock lock(mutex_);
-  rests_until_ = done.bytes == 0 ? Clock::now() + rest : Clock::time_point{};
+  const auto end = Clock::now();
+  rests_until_ = done.bytes == 0
+                     ? end + std::clamp<Clock::duration>(10 * (end - begin), rest, longest_rest)
+                     : Clock::time_point{};
   why_ = done.bytes > 0 ? "" : done.why.empty() ? "no file may be evicted" : done.why;
   return done.bytes;
 } catch (const std::exception& problem) {  // no memory: tried again after a rest

@@ -36,10 +36,13 @@ class Evictor final : public fs::RoomMaker, public StatusSource {
   static constexpr auto look_if_ample = std::chrono::milliseconds(500);
   // after a round that freed nothing: a walk over all files is not repeated for each operation
   static constexpr auto rest = std::chrono::milliseconds(250);
+  static constexpr auto longest_rest = std::chrono::seconds(4);  // ten times as long as the round
   // the longest make_room() of a request, and of a fetch, which knows how much it needs
   static constexpr auto patience = std::chrono::seconds(5);
   static constexpr auto patience_of_fetches = std::chrono::seconds(20);
-  // The most threads that wait: the others serve what may give room, such as closes.
+  static constexpr auto patience_of_opens = std::chrono::seconds(1);  // there is room yet
+  // The most requests that wait for more than a round: other threads serve what may give room, such
+  // as closes.
   static constexpr unsigned most_waiting = 8;
 
   /// All outlive end(), and `figures` this object.
@@ -80,14 +83,16 @@ class Evictor final : public fs::RoomMaker, public StatusSource {
   bool serves_ EFS_GUARDED_BY(mutex_) = false;       // between begin() and end()
   bool works_ EFS_GUARDED_BY(mutex_) = false;        // the thread has not ended
   std::uint64_t wanted_ EFS_GUARDED_BY(mutex_) = 0;  // by those who wait
-  unsigned waiting_ EFS_GUARDED_BY(mutex_) = 0;      // threads
-  unsigned asking_ EFS_GUARDED_BY(mutex_) = 0;       // those of them that wait for a round
+  unsigned waiting_ EFS_GUARDED_BY(mutex_) = 0;      // threads that wait between rounds
+  unsigned asking_ EFS_GUARDED_BY(mutex_) = 0;       // threads that wait for a round
   std::uint64_t rounds_ EFS_GUARDED_BY(mutex_) = 0;  // that have ended
   bool is_running_ EFS_GUARDED_BY(mutex_) = false;   // another round
   bool has_freed_ EFS_GUARDED_BY(mutex_) = false;    // in the last round
   Clock::time_point rests_until_ EFS_GUARDED_BY(mutex_){};
   std::string why_ EFS_GUARDED_BY(mutex_);  // the last round freed nothing; "": it did
-  bool is_told_ = false;                    // for the thread: that nothing could be freed
+  // for the thread
+  bool is_told_ = false;        // that nothing could be freed
+  bool is_unfinished_ = false;  // Eviction::is_unfinished of the last round
   std::jthread thread_;
 };
 

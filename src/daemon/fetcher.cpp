@@ -252,9 +252,11 @@ void Fetcher::fetch(std::uint64_t ino) {
     const MutexLock lock(mutex_);
     count(ino, outcome);
   }
-  const int error = outcome.kind == FetchOutcome::Kind::here   ? 0
-                    : outcome.kind == FetchOutcome::Kind::gone ? ESTALE
-                                                               : EIO;
+  // After ESTALE the kernel looks the name up again: it has the size of the former version.
+  const int error = outcome.kind == FetchOutcome::Kind::here && !outcome.has_changed ? 0
+                    : outcome.kind == FetchOutcome::Kind::failed                     ? EIO
+                    : outcome.kind == FetchOutcome::Kind::cancelled                  ? EIO
+                                                                                     : ESTALE;
   refuse(ino, error);
 }
 

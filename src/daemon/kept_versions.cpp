@@ -57,6 +57,7 @@ void KeptVersions::closed(const std::string& path, Nanoseconds now) {
   }
   if (const auto file = version->files.find(path); file != version->files.end()) {
     file->second.closed = now;
+    file->second.edits.reset();
     version->tries = 0;
     version->due = {};
     is_due_ = true;
@@ -185,7 +186,8 @@ std::vector<KeptVersions::Candidate> KeptVersions::examine(Versions& versions, c
   return candidates;
 }
 
-std::vector<stage::OldVersion> KeptVersions::choose(const Look& look, Time now) {
+std::vector<stage::OldVersion> KeptVersions::choose(const Look& look, const Edits& edits,
+                                                    Time now) {
   chosen_.clear();
   chosen_files_ = 0;
   if (!is_due_ && (!next_ || *next_ > now)) {
@@ -204,12 +206,29 @@ std::vector<stage::OldVersion> KeptVersions::choose(const Look& look, Time now) 
     }
     const Newest newer = newest(candidates, keep);
     for (std::size_t i = candidates.size(); i > keep; --i) {  // the oldest first
-      if (candidates[i - 1].is_home || (candidates[i - 1].is_unsent() && newer.is_whole)) {
-        add(series.directory, candidates[i - 1], newer.files, now);
+      const Candidate& old = candidates[i - 1];
+      const bool may_go = old.is_home || (old.is_unsent() && newer.is_whole);
+      if (may_go && old.version->due <= now && !old.is_home && !is_quiet(*old.version, edits)) {
+        old.version->due = now + quiet_time;
+      }
+      if (may_go) {
+        add(series.directory, old, newer.files, now);
       }
     }
   }
   return std::exchange(chosen_, {});
+}
+
+// A close that the caller has not yet told of may have come before the edits are read: then it is
+// told before the next call, and they are read anew.
+bool KeptVersions::is_quiet(Version& version, const Edits& edits) {
+  bool is_quiet = true;
+  for (auto& [path, file] : version.files) {
+    const auto now = edits(file.ino);
+    is_quiet = is_quiet && now && file.edits == now;
+    file.edits = now;
+  }
+  return is_quiet;
 }
 
 KeptVersions::Newest KeptVersions::newest(const std::vector<Candidate>& candidates,
@@ -240,7 +259,8 @@ void KeptVersions::add(const std::string& directory, const Candidate& candidate,
                            .newer = newer,
                            .is_unsent = !candidate.is_home};
   for (const auto& [path, file] : candidate.version->files) {
-    chosen.files.push_back({.path = path, .ino = file.ino});
+    chosen.files.push_back(
+        {.path = path, .ino = file.ino, .edits = chosen.is_unsent ? file.edits : std::nullopt});
   }
   chosen_files_ += chosen.files.size();
   chosen_.push_back(std::move(chosen));

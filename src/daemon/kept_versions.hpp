@@ -55,6 +55,11 @@ class KeptVersions {
     home,
   };
   using Look = std::function<FileState(const std::string& path, std::uint64_t ino)>;
+  /// Returns the edits of the file (fs::Inode::edits).
+  using Edits = std::function<std::optional<std::uint64_t>(std::uint64_t ino)>;
+  /// For so long an unsent version must be unchanged before choose() returns it: each close before
+  /// its `edits` were read is known by then.
+  static constexpr Duration quiet_time = std::chrono::seconds(1);
 
   explicit KeptVersions(const config::JobConfig& config) : config_(config) {}
 
@@ -80,7 +85,7 @@ class KeptVersions {
 
   /// The versions that are older than the newest ones and of which each file is home, or that the
   /// rule does not send.
-  std::vector<stage::OldVersion> choose(const Look& look, Time now);
+  std::vector<stage::OldVersion> choose(const Look& look, const Edits& edits, Time now);
   /// This version of choose() was not dropped. Returns true if that is the first time for another
   /// reason than a program.
   bool stayed(const stage::OldVersion& version, Reason reason, Time now);
@@ -95,6 +100,8 @@ class KeptVersions {
   struct File {
     std::uint64_t ino = 0;
     Nanoseconds closed = 0;
+    // at an earlier choose(); no close came since
+    std::optional<std::uint64_t> edits{};
   };
 
   enum class Choice : std::uint8_t { none, goes, stays };
@@ -159,6 +166,8 @@ class KeptVersions {
   };
 
   static Newest newest(const std::vector<Candidate>& candidates, std::size_t keep);
+  /// False if a file of the version has changed since the last call.
+  static bool is_quiet(Version& version, const Edits& edits);
   /// Adds the version to those that are old, unless it waits or there are enough.
   void add(const std::string& directory, const Candidate& candidate,
            const std::shared_ptr<const Files>& newer, Time now);

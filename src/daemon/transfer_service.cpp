@@ -166,6 +166,12 @@ stage::Dropped TransferService::drop(const std::vector<stage::OldVersion>& versi
   const stage::Options how = options();
   stage::Dropped all;
   for (const auto& version : versions) {
+    if (version.is_unsent && has_failed_sync_) {
+      all.stayed.push_back({.version = version.path,
+                            .file = version.path,
+                            .why = {EIO, "the buffer has failed to store a newer version"}});
+      continue;
+    }
     stage::Dropped one = stage::drop({.config = its_.config,
                                       .staging = staging,
                                       .pfs = pfs,
@@ -173,6 +179,7 @@ stage::Dropped TransferService::drop(const std::vector<stage::OldVersion>& versi
                                       .progress = progress},
                                      {version});
     if (!version.is_unsent) {  // fs::Staging::dropped() knows the others
+      has_failed_sync_ = has_failed_sync_ || one.has_failed_sync;
       unloaded_.remember_dropped(one.entries);
     }
     std::ranges::move(one.entries, std::back_inserter(all.entries));
@@ -202,8 +209,11 @@ FetchOutcome TransferService::fetch(std::uint64_t ino, stage::Progress& progress
   fs::Filesystem& files = its_.store.files();
   fs::Staging staging(files);
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
-  if (const auto file = staging.attributes(ino)) {
-    make_room_ahead(files, static_cast<std::uint64_t>(file->st_size));
+  if (const auto file = staging.attributes(ino);
+      file && !make_room_ahead(files, static_cast<std::uint64_t>(file->st_size))) {
+    return {
+        .kind = progress.cancel ? FetchOutcome::Kind::cancelled : FetchOutcome::Kind::failed,
+        .error = {ENOSPC, "the buffer is full of files that programs use, or that only it has"}};
   }
   const stage::ScratchPool::Loan scratch(fetch_buffers_);
   FetchOutcome outcome;
@@ -222,10 +232,8 @@ FetchOutcome TransferService::fetch(std::uint64_t ino, stage::Progress& progress
 }
 
 // Else a large file would be copied in vain up to the point where the buffer is full.
-void TransferService::make_room_ahead(fs::Filesystem& files, std::uint64_t bytes) {
-  if (its_.store.space().available < bytes) {
-    (void)files.make_room(bytes);
-  }
+bool TransferService::make_room_ahead(fs::Filesystem& files, std::uint64_t bytes) {
+  return !files.has_room_maker() || its_.store.space().available >= bytes || files.make_room(bytes);
 }
 
 void TransferService::end_evictions() {
@@ -237,8 +245,11 @@ void TransferService::end_evictions() {
   (void)staging.free_evicted(remote);  // what it cannot free, the next fetch frees
 }
 
+// Evictable contents must not take the room that others have reserved.
 Space TransferService::space() {
-  return its_.store.space();
+  Space space = its_.store.space();
+  space.available -= std::min(space.available, fs::Staging(its_.store.files()).reserved_bytes());
+  return space;
 }
 
 stage::Eviction TransferService::evict(std::uint64_t bytes, stage::Progress& progress) {

@@ -112,7 +112,8 @@ class TransferService final : public StatusSource,
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel);
 
  private:
-  void make_room_ahead(fs::Filesystem& files, std::uint64_t bytes);
+  /// False if there is no room for so many bytes, and none can be made.
+  bool make_room_ahead(fs::Filesystem& files, std::uint64_t bytes);
   stage::Receipt unload_by(const stage::UnloadRequest& what, stage::Progress& progress,
                            const SlotLimits& limits);
   Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);
@@ -134,6 +135,7 @@ class TransferService final : public StatusSource,
 
   const Parts its_;
   stage::Throttle throttle_;
+  std::atomic<bool> has_failed_sync_{false};  // stage::Dropped::has_failed_sync of any drop
   stage::ScratchPool fetch_buffers_;
   TurnGate in_gate_;                                 // of loads and fetches
   std::optional<SlotClient::Held> fetch_turn_;       // with in_gate_

@@ -497,7 +497,9 @@ Result<Entry> Filesystem::entry_of(const Inode& inode,
                .attributes = *attributes,
                .birth = inode.btime,
                .may_change_unseen = inode.opened_read_write,
-               .may_change_now = inode.read_write_opens > 0,
+               // a fetch may bring another version (Remote::accepts)
+               .may_change_now = inode.read_write_opens > 0 ||
+                                 (inode.is_remote() && inode.extra->remote->accepts),
                .written_now = inode.write_opens > 0};
 }
 

@@ -319,9 +319,9 @@ class Filesystem final : private QuietFiles {
   /// The remote files that rename() of these names would wait for.
   std::vector<std::uint64_t> remote_in_rename(const NameIn& from, const NameIn& to,
                                               unsigned flags) const EFS_EXCLUDES(mutex_);
-  /// False if the contents of the evictable ones among these files take more than half of the
+  /// False if the evictable files in a directory that this rename moves take more than half of the
   /// buffer: they might never be here together.
-  bool fit_at_once(std::span<const std::uint64_t> remote) const EFS_EXCLUDES(mutex_);
+  bool fit_at_once(const NameIn& from, const NameIn& to, unsigned flags) const EFS_EXCLUDES(mutex_);
 
   bool is_remote(std::uint64_t ino) const EFS_EXCLUDES(mutex_);
 
@@ -448,6 +448,9 @@ class Filesystem final : private QuietFiles {
 
   /// As RoomMaker::make_room().
   bool make_room(std::uint64_t bytes);
+
+  bool has_room_maker() const { return room_maker_ != nullptr; }
+
   /// As RoomMaker::keep_reserve().
   void keep_reserve();
 

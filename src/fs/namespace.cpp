@@ -618,6 +618,24 @@ void Namespace::destroy(std::uint64_t ino) {
   inodes_.erase(ino);
 }
 
+std::uint64_t Namespace::evictable_bytes_below(const Inode& directory) const {
+  std::uint64_t bytes = 0;
+  std::vector<const Inode*> todo{&directory};
+  while (!todo.empty()) {
+    const Inode& at = *todo.back();
+    todo.pop_back();
+    at.directory->for_each([&](const std::string&, const Directory::Entry& entry) {
+      const Inode& inode = *find(entry.ino);
+      if (inode.is_directory()) {
+        todo.push_back(&inode);
+      } else if (inode.extra && inode.extra->remote && inode.extra->remote->evictable) {
+        bytes += inode.extra->remote->version.size;
+      }
+    });
+  }
+  return bytes;
+}
+
 std::vector<std::uint64_t> Namespace::remote_below(const Inode& directory, bool any) const {
   std::vector<std::uint64_t> found;
   std::vector<const Inode*> todo{&directory};

@@ -96,6 +96,8 @@ class Namespace {
   /// The bytes that their contents will take.
   std::uint64_t remote_room() const { return remote_room_; }
 
+  /// The bytes of the evictable files in this directory and below, also of those that are here.
+  std::uint64_t evictable_bytes_below(const Inode& directory) const;
   /// The remote files in this directory and below. `any`: the search ends in the first directory
   /// with one.
   std::vector<std::uint64_t> remote_below(const Inode& directory, bool any = false) const;

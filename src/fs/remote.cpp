@@ -126,14 +126,19 @@ std::vector<std::uint64_t> Filesystem::remote_in_rename(const NameIn& from, cons
   return found;
 }
 
-bool Filesystem::fit_at_once(std::span<const std::uint64_t> remote) const {
-  std::uint64_t bytes = 0;
+// Those that are here count, too: they may leave while others come.
+bool Filesystem::fit_at_once(const NameIn& from, const NameIn& to, unsigned flags) const {
   const ReadLock lock(mutex_);
-  for (const auto ino : remote) {
-    const Inode* inode = names_.find(ino);
-    if (inode != nullptr && inode->is_remote() && inode->extra->remote->evictable) {
-      bytes += inode->extra->remote->version.size;
-    }
+  std::uint64_t bytes = 0;
+  const auto add = [&](const NameIn& at) EFS_REQUIRES_SHARED(mutex_) {
+    const Inode* directory = names_.find(at.parent);
+    const auto moved =
+        directory != nullptr ? names_.child(*directory, at.name) : Result<Inode*>(fail(ENOENT));
+    bytes += moved && (*moved)->is_directory() ? names_.evictable_bytes_below(**moved) : 0;
+  };
+  add(from);
+  if ((flags & RENAME_EXCHANGE) != 0) {
+    add(to);
   }
   return bytes == 0 || bytes <= backend_.space().capacity / 2;
 }

@@ -585,6 +585,11 @@ Result<std::uint64_t> Staging::available_bytes() {
   return filesystem_.backend_.space().available;
 }
 
+std::uint64_t Staging::reserved_bytes() const {
+  const ReadLock lock(filesystem_.mutex_);
+  return filesystem_.reserved_room();
+}
+
 std::uint64_t Staging::room_to_spare() {
   const Space space = filesystem_.backend_.space();
   return (space.available - std::min(space.available, space.capacity / 10)) / 2;

@@ -366,6 +366,8 @@ class Staging {
   /// The part of it that contents may take which no program has asked for yet: half of what exceeds
   /// a tenth of the capacity.
   std::uint64_t room_to_spare();
+  /// The bytes that are kept for contents which are not here yet.
+  std::uint64_t reserved_bytes() const;
   /// The same for each of several backends.
   std::vector<std::uint64_t> available_by_place();
 
@@ -430,6 +432,7 @@ class Staging {
     std::uint64_t ino = 0;
     std::uint64_t size = 0;
     Nanoseconds mtime = 0;
+    std::optional<std::uint64_t> edits{};  // those that it must have; nullopt: any
   };
 
   /// A file that no program has opened for writing, renamed or removed since its `edits`.

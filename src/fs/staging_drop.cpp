@@ -65,6 +65,9 @@ Result<Staging::Unsent> Staging::unsent(const UnsentFile& file) {
   if (inode.ino != file.ino) {
     return fail(ESTALE, "another file has this name by now");
   }
+  if (file.edits && inode.edits != *file.edits) {
+    return fail(EBUSY, "a program has opened it for writing since it was an old version");
+  }
   if (!is_only_here(inode, *place->parent, file.path)) {
     return fail(EMLINK, "the PFS may have a file of this name, or it has further names or a class");
   }

@@ -21,6 +21,7 @@ std::vector<Staging::EvictionCandidate> Staging::eviction_candidates() {
   std::vector<EvictionCandidate> found;
   const ReadLock lock(filesystem_.mutex_);
   filesystem_.names_.for_each([&](const Inode& inode) {
+    filesystem_.mutex_.assert_held_shared();
     const ledger::FileEntry& entry = filesystem_.names_.files().of(inode.ino);
     if (!is_candidate(inode, entry)) {
       return;

@@ -12,7 +12,7 @@ set -uo pipefail
 # of a scenario has; those that only a successor runs, with the same effect as a journal's size
 # limit in every scenario; those that call free_removed() when space is short, or reserve pages behind the end; and those that only a
 # mount uses: what it puts off is a container without a record, as after a fill of the pool.
-EXEMPT='open open_files note_daemon_path exists inherited_orphans compact_inherited failed backend recovery attach share_with watch forget_all lost_its_content is_written is_counted_quiet needs_no_sync read_moves_atime every_walk_counts count may_be_mapped open_for_writing write_back invalidate_entries free_removed_if await_release await_removed operation owes_space with_room pool_is_low put_off remove_put_off path_below carries_privilege room is_remote has_remote remote_in_rename remote_files remote_totals path_of note_fetch_failure directory_of files_in room_to_spare add make_room use_room_maker fit_at_once keep_reserve'
+EXEMPT='open open_files note_daemon_path exists inherited_orphans compact_inherited failed backend recovery attach share_with watch forget_all lost_its_content is_written is_counted_quiet needs_no_sync read_moves_atime every_walk_counts count may_be_mapped open_for_writing write_back invalidate_entries free_removed_if await_release await_removed operation owes_space with_room pool_is_low put_off remove_put_off path_below carries_privilege room is_remote has_remote remote_in_rename remote_files remote_totals path_of note_fetch_failure directory_of files_in room_to_spare add make_room use_room_maker fit_at_once keep_reserve has_room_maker reserved_bytes'
 
 # members FILE CLASS: prints the names of the public members.
 members() {

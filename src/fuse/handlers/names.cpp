@@ -150,7 +150,8 @@ void rename(Request& request, const Rename& rename) {
   while (!renamed && needs_content(renamed.error())) {
     const auto remote = filesystem.remote_in_rename({rename.parent, name},
                                                     {rename.new_parent, new_name}, rename.flags);
-    if (!filesystem.fit_at_once(remote)) {
+    if (!remote.empty() && !filesystem.fit_at_once({rename.parent, name},
+                                                   {rename.new_parent, new_name}, rename.flags)) {
       return request.reply_error(ENOSPC);
     }
     if (!remote.empty()) {

@@ -24,15 +24,15 @@ class RemoteSink final : public ContentSink {
       : staging_(staging),
         ino_(fetch.file.ino),
         container_(*fetch.file.container),
-        arrived_(*fetch.arrived) {}
+        arrived_(fetch.remote.room > 0 ? fetch.arrived.get() : nullptr) {}
 
   Result<std::size_t> write(std::span<const std::byte> from, std::uint64_t offset) const override {
     if (!staging_.is_remote(ino_)) {
       return fail(ESTALE);
     }
     auto written = container_.write(from, offset);
-    if (written) {
-      arrived_.add(*written);
+    if (written && arrived_ != nullptr) {
+      arrived_->add(*written);
     }
     return written;
   }
@@ -45,7 +45,7 @@ class RemoteSink final : public ContentSink {
   const fs::Staging& staging_;
   const std::uint64_t ino_;
   Container& container_;
-  fs::Staging::Arrived& arrived_;
+  fs::Staging::Arrived* const arrived_;  // null: no room is reserved for the content
 };
 
 /// Ignores ctime, because a chmod or a new link does not change the content, and the device, whose
@@ -92,7 +92,7 @@ Result<struct stat> begin_version(fs::Staging::Fetch& fetch, PfsRef source,
     return has_changed();
   }
   constexpr std::uint64_t page = 4096;
-  const std::uint64_t room = (data_of(*now) + page - 1) / page * page;
+  const std::uint64_t room = fetch.remote.evictable ? 0 : (data_of(*now) + page - 1) / page * page;
   const Status accepted = means.staging.accept_version(fetch, origin_of(*now), room);
   return accepted ? std::move(now) : Result<struct stat>(std::unexpected(accepted.error()));
 }

@@ -13,6 +13,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "stage/export/selection.hpp"
+
 namespace efs::stage {
 namespace {
 
@@ -22,13 +24,16 @@ bool is_known(const fs::Origin& copy) {
   return copy.ctime != 0 && copy.ctime != fs::Origin::any_ctime;
 }
 
+std::string path_of(const config::VersionName& version) {
+  return version.directory.empty() ? version.name : version.directory + "/" + version.name;
+}
+
 /// True if the file is part of the version, also if the version does not list it. An input that the
 /// job has not changed is not a result.
 bool is_part_of(const config::JobConfig& config, const OldVersion& old, const fs::WalkItem& item) {
   const bool is_result = item.due_for_export() || item.pfs.saved || !item.pfs.origin;
   const auto name = is_result ? config::version_name(config, item.path) : std::nullopt;
-  return name &&
-         (name->directory.empty() ? name->name : name->directory + "/" + name->name) == old.path;
+  return name && path_of(*name) == old.path;
 }
 
 class Drop : LiveTransfer {
@@ -47,16 +52,19 @@ class Drop : LiveTransfer {
   Status drop_unsent(const OldVersion& old, Dropped& dropped) {
     EFS_TRY(check_unsent(old));
     const auto newer = secured(old);
+    dropped.has_failed_sync = dropped.has_failed_sync || has_failed_sync_;
     if (!newer) {
       return std::unexpected(newer.error());
     }
     EFS_TRY(check_directory(old));
     std::vector<fs::Staging::UnsentFile> files;
-    for (const auto& item : items_) {
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      const auto& item = items_[i];
       files.push_back({.path = item.path,
                        .ino = item.ino,
                        .size = static_cast<std::uint64_t>(item.attributes.st_size),
-                       .mtime = to_ns(item.attributes.st_mtim)});
+                       .mtime = to_ns(item.attributes.st_mtim),
+                       .edits = old.files[i].edits});
     }
     at_ = old.path;
     EFS_TRY(staging_.drop_unsent(files, *newer));
@@ -117,15 +125,36 @@ class Drop : LiveTransfer {
       if (!item->content.unreadable.empty() || !item->pfs.parts.empty()) {
         return fail(EIO, "a newer version is not whole: " + item->content.unreadable);
       }
+      if (class_of(config_, *item) == config::FileClass::temporary) {
+        return fail(EBUSY, "a newer version is temporary");
+      }
       newer.push_back({.path = file.path, .ino = file.ino, .edits = writers->edits});
       inos.push_back(file.ino);
     }
     if (progress_.cancel) {
       return fail(ECANCELED, "cancelled");
     }
-    EFS_TRY(staging_.secure(inos));
+    if (const Status synced = staging_.secure(inos); !synced) {
+      has_failed_sync_ = true;
+      return std::unexpected(synced.error());
+    }
     ++progress_.files_done;  // it may take long
+    EFS_TRY(check_directories_of_newer(old));
     return newer;
+  }
+
+  /// A file that the list of newer ones lacks may be one that a program is writing.
+  Status check_directories_of_newer(const OldVersion& old) {
+    std::map<std::string, std::vector<OldVersion::File>> versions;  // by path
+    for (const auto& file : *old.newer) {
+      if (const auto name = config::version_name(config_, file.path)) {
+        versions[path_of(*name)].push_back(file);
+      }
+    }
+    for (auto& [path, files] : versions) {
+      EFS_TRY(check_directory({.path = path, .files = std::move(files)}));
+    }
+    return {};
   }
 
   Status drop_files(const OldVersion& old, Dropped& dropped) {
@@ -262,6 +291,7 @@ class Drop : LiveTransfer {
 
   std::vector<fs::WalkItem> items_;  // of the version's files
   std::string at_;                   // the file that is looked at
+  bool has_failed_sync_ = false;
 };
 
 }  // namespace

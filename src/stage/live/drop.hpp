@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct OldVersion {
   struct File {
     std::string path;
     std::uint64_t ino = 0;
+    // of an unsent version: a program that opens it for writing makes it newer; nullopt: any
+    std::optional<std::uint64_t> edits{};
   };
 
   std::string path;         // a file, or the directory above its files
@@ -41,6 +44,9 @@ struct Dropped {
 
   std::vector<ReceiptEntry> entries;  // of each file that was dropped
   std::vector<Stayed> stayed;         // versions that are in the buffer, whole or in part
+  // The storage of the buffer has failed to take a newer version. The system tells that once: a
+  // later sync would seem to succeed, so no unsent version may leave any more.
+  bool has_failed_sync = false;
 };
 
 /// The reason in the entry of a file that was dropped. It begins with removed_from_buffer.

@@ -130,6 +130,7 @@ class Evict : LiveTransfer {
       done_.bytes += *freed;
     } else {
       done_.why = describe(freed.error());
+      done_.is_unfinished = true;
     }
     taken_.clear();
     taken_bytes_ = 0;

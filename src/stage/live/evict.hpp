@@ -15,6 +15,7 @@ struct Eviction {
   std::uint64_t files = 0, bytes = 0;  // whose room is free
   std::uint64_t stayed = 0;            // files that were tried in vain
   std::string why{};                   // of the last one of them, with its path
+  bool is_unfinished = false;          // files have left whose room could not be freed yet
 };
 
 /// Frees at least `bytes`, if there are so many: first of the files that no program has opened

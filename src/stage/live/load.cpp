@@ -344,6 +344,9 @@ class Load : LiveTransfer {
       return find_places(plan);
     }
     auto available = staging_.available_bytes();
+    if (available) {
+      *available -= std::min(*available, staging_.reserved_bytes());
+    }
     if (!available || needed <= *available) {
       return true;
     }

@@ -632,6 +632,10 @@ struct KeepScene : DrainScene {
   std::string old(DrainCandidates::Time now) {
     candidates.absorb(inbox.take(), now);
     chosen = candidates.choose_old(now);
+    if (config::sends_some_versions(config) &&
+        candidates.next() == now + KeptVersions::quiet_time) {
+      chosen = candidates.choose_old(now + KeptVersions::quiet_time);
+    }
     std::string names;
     for (const auto& version : chosen) {
       names += version.path + " ";

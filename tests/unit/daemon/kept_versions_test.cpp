@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "daemon/kept_versions.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include <set>
@@ -45,7 +46,15 @@ struct VersionScene {
 
   /// The old versions, as text: "path(files)".
   std::string old(KeptVersions::Time now = test_start) {
-    chosen = versions.choose(look(), now);
+    const auto edits = [this](std::uint64_t number) {
+      return std::optional(changes[number]);
+    };
+    chosen = versions.choose(look(), edits, now);
+    const bool has_unsent = std::ranges::any_of(
+        states, [](const auto& state) { return state.second == FileState::only_here; });
+    if (has_unsent && versions.next() == now + KeptVersions::quiet_time) {
+      chosen = versions.choose(look(), edits, now + KeptVersions::quiet_time);
+    }
     std::string text;
     for (const auto& version : chosen) {
       text += version.path + "(";
@@ -60,6 +69,7 @@ struct VersionScene {
   config::JobConfig config;
   KeptVersions versions{config};
   std::map<std::string, FileState> states;
+  std::map<std::uint64_t, std::uint64_t> changes;  // by the number of the file
   std::vector<stage::OldVersion> chosen;
   std::uint64_t ino = 0;
   Nanoseconds time = 0;
@@ -345,6 +355,34 @@ TEST_CASE("versions that were dropped before count", "[drain][keep]") {
   CHECK(after({sent, again, other}) == "..g..g.");
   CHECK(after({sent, two, other}) == ".g..g..");
   CHECK(after({sent, two, three}) == "g..g..g");
+}
+
+TEST_CASE("a version that is never sent must be unchanged for a while before it is old",
+          "[drain][keep]") {
+  VersionScene it;
+  it.add("some/1");
+  CHECK(it.goes("some/1"));
+  for (const auto* name : {"some/2", "some/3", "some/4"}) {
+    it.add(name, FileState::only_here);
+    CHECK_FALSE((it.goes(name) && name == std::string("some/2")));
+  }
+  const auto edits = [&it](std::uint64_t number) {
+    return std::optional(it.changes[number]);
+  };
+  const auto unsent = [&](KeptVersions::Time now) {
+    std::string names;
+    for (const auto& old : it.versions.choose(it.look(), edits, now)) {
+      names += old.is_unsent ? old.path + " " : "";
+    }
+    return names;
+  };
+  CHECK(unsent(test_start) == "");
+  ++it.changes[2];  // opened for writing: the close is not told yet
+  CHECK(unsent(test_start + 1s) == "");
+  CHECK(unsent(test_start + 2s) == "some/2 ");
+  it.close("some/2");  // now it is the newest
+  CHECK(unsent(test_start + 3s) == "");
+  CHECK(unsent(test_start + 4s) == "some/3 ");
 }
 
 }  // namespace

@@ -210,27 +210,36 @@ TEST_CASE("df keeps no room for contents that give theirs to others", "[fs]") {
   CHECK(s.filesystem->statfs().f_bavail < before);
 }
 
-TEST_CASE("contents of half of the buffer can be here together", "[fs]") {
+TEST_CASE("a directory moves if half of the buffer holds its evictable contents", "[fs]") {
   EvictScene s;
-  const auto a = s.make_remote("a");
-  CHECK(s.filesystem->fit_at_once({}));
-  CHECK(s.filesystem->fit_at_once(std::span(&a, 1)));
+  const auto d = s.filesystem->make_node({}, root_ino, "d", S_IFDIR | 0755, 0)->ino;
+  const auto fits = [&] {
+    return s.filesystem->fit_at_once({root_ino, "d"}, {root_ino, "e"}, 0);
+  };
   const auto half = s.backend.space().capacity / 2;
   const fs::Origin much{.device = 1, .inode = 3, .size = half, .mtime = 4, .ctime = 5};
-  const auto file = s.staging->begin_open_file();
-  REQUIRE(file);
-  const fs::StagedFile staged{
-      .ino = file->ino,
-      .path = "b",
-      .attributes = {.mode = 0640},
-      .origin = much,
-      .remote = fs::Remote{.version = much, .source = "in/b", .evictable = true}};
-  Status failed;
-  s.staging->publish_files(std::span(&staged, 1), failed);
-  REQUIRE(failed);
-  const std::uint64_t both[] = {a, file->ino};
-  CHECK(s.filesystem->fit_at_once(std::span(&both[1], 1)));
-  CHECK_FALSE(s.filesystem->fit_at_once(both));
+  const auto make = [&](const std::string& path, const fs::Origin& of) {
+    const auto file = s.staging->begin_open_file();
+    REQUIRE(file);
+    const fs::StagedFile staged{
+        .ino = file->ino,
+        .path = path,
+        .attributes = {.mode = 0640},
+        .origin = of,
+        .remote = fs::Remote{.version = of, .source = path, .evictable = true}};
+    Status failed;
+    s.staging->publish_files(std::span(&staged, 1), failed);
+    REQUIRE(failed);
+    return file->ino;
+  };
+  CHECK(fits());
+  make("d/a", much);
+  CHECK(fits());
+  const auto small = make("d/b", version);
+  CHECK_FALSE(fits());
+  s.fetch(small);  // what is here may leave
+  CHECK_FALSE(fits());
+  CHECK(s.filesystem->fit_at_once({d, "a"}, {d, "c"}, 0));
 }
 
 }  // namespace efs::evict_test
