@@ -613,7 +613,7 @@ class Filesystem final : private QuietFiles {
 
   /// The room of contents that are not here yet.
   std::uint64_t reserved_room() const EFS_REQUIRES_SHARED(mutex_) {
-    const std::uint64_t arrived = arrived_;
+    const std::uint64_t arrived = *arrived_;
     return names_.remote_room() - std::min(names_.remote_room(), arrived);
   }
 
@@ -820,7 +820,9 @@ class Filesystem final : private QuietFiles {
   // a sync or an append has failed: no more durability, so no more changes
   std::atomic<bool> broken_{false};
   std::atomic<bool> has_remote_{false};
-  std::atomic<std::uint64_t> arrived_{0};  // bytes of running fetches (Staging::Arrived)
+  // bytes of running fetches (Staging::Arrived), which may outlive this object
+  const std::shared_ptr<std::atomic<std::uint64_t>> arrived_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
   // the file that gets its extended attributes before its name; 0: none
   std::uint64_t being_published_ EFS_GUARDED_BY(mutex_) = 0;
   std::atomic<KernelView*> kernel_{nullptr};

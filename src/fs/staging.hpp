@@ -173,7 +173,7 @@ class Staging {
   /// The bytes of a running fetch that the container has: they need no reserved room any more.
   class Arrived {
    public:
-    explicit Arrived(Filesystem& filesystem) : filesystem_(filesystem) {}
+    explicit Arrived(const Filesystem& filesystem);
 
     ~Arrived() { forget(); }
 
@@ -185,7 +185,7 @@ class Staging {
     void forget();
 
    private:
-    Filesystem& filesystem_;
+    const std::shared_ptr<std::atomic<std::uint64_t>> all_;  // Filesystem::arrived_
     std::atomic<std::uint64_t> bytes_{0};
   };
 

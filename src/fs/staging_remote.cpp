@@ -82,13 +82,15 @@ Status Staging::end_fetch(const Fetch& fetch) {
   return done;
 }
 
+Staging::Arrived::Arrived(const Filesystem& filesystem) : all_(filesystem.arrived_) {}
+
 void Staging::Arrived::add(std::uint64_t bytes) {
   bytes_ += bytes;
-  filesystem_.arrived_ += bytes;
+  *all_ += bytes;
 }
 
 void Staging::Arrived::forget() {
-  filesystem_.arrived_ -= bytes_.exchange(0);
+  *all_ -= bytes_.exchange(0);
 }
 
 Status Staging::accept_version(Fetch& fetch, const Origin& version, std::uint64_t room) {
