@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -117,6 +118,10 @@ class Request {
   /// file was fetched; this object is empty then. Replies with the error if that fetch has failed,
   /// or if nothing fetches. Throws std::bad_alloc, without an effect.
   void wait_for_content(std::uint64_t ino);
+
+  /// True if the request has waited, and the file is not as the kernel knew it by then: it has
+  /// another version, or no name.
+  bool has_waited_for_another() const { return delivery_->wait_error() == ESTALE; }
 
   // Replies. A reply that returns bool returns false if the kernel no longer waits because the
   // client was interrupted. The kernel then does not know the inode or open of the reply.

@@ -101,6 +101,17 @@ for how in on-access background; do
   fi
   check "accepts: stop ($how)" "$EFS" stop accepts
 done
+# The kernel remembers the size of the former version: what is appended must not be written there.
+fresh appends 'resources: [ { path: input, stage: on-access, changed: accept } ]'
+started "$JOB" -o daemon-io
+check 'appends: a program sees the old sizes' test "$(stat -c %s "$MNT/input/a" "$MNT/input/sub/b" | paste -sd,)" = 6,5
+echo 'a longer version' >"$PFS/input/a"; echo x >"$PFS/input/sub/b"
+echo more >>"$MNT/input/a"; echo more >>"$MNT/input/sub/b"
+check 'appends: behind a longer version' cmp "$MNT/input/a" <(printf 'a longer version\nmore\n')
+check 'appends: behind a shorter one' cmp "$MNT/input/sub/b" <(printf 'x\nmore\n')
+check 'appends: stop' "$EFS" stop appends
+check_exit 'accepts: not with a write cache' 2 'mount option writeback: .*changed: accept' eval 'fresh cached "resources: [ { path: input, stage: on-access, changed: accept } ]"; "$EFS" start "$JOB" -o writeback'
+
 check_exit 'accepts: only what is copied later' 2 "'changed' is accept, and the contents are copied before" eval 'fresh bad "resources: [ { path: input, changed: accept } ]"; "$EFS" check "$JOB"'
 
 # --- room ---

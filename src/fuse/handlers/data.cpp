@@ -185,6 +185,10 @@ void open(Request& request, fuse_ino_t ino, fuse_file_info* info) {
   }
   request.observe({.ino = ino});
   Connection& connection = request.connection();
+  // The kernel then looks the name up again. Without that it appends at the end of the old version.
+  if (request.has_waited_for_another()) {
+    return request.reply_error(ESTALE);
+  }
   const auto opened = open_file(request, {.ino = ino, .info = info});
   if (!opened && needs_content(opened.error())) {
     return request.wait_for_content(ino);
