@@ -618,37 +618,43 @@ void Namespace::destroy(std::uint64_t ino) {
   inodes_.erase(ino);
 }
 
-std::uint64_t Namespace::evictable_bytes_below(const Inode& directory) const {
-  std::uint64_t bytes = 0;
+void Namespace::visit_below(const Inode& directory,
+                            const std::function<bool(const Inode&)>& visit) const {
   std::vector<const Inode*> todo{&directory};
-  while (!todo.empty()) {
+  bool goes_on = true;
+  while (goes_on && !todo.empty()) {
     const Inode& at = *todo.back();
     todo.pop_back();
     at.directory->for_each([&](const std::string&, const Directory::Entry& entry) {
       const Inode& inode = *find(entry.ino);
       if (inode.is_directory()) {
         todo.push_back(&inode);
-      } else if (inode.extra && inode.extra->remote && inode.extra->remote->evictable) {
-        bytes += inode.extra->remote->version.size;
+      } else {
+        goes_on = visit(inode) && goes_on;
       }
     });
   }
+}
+
+std::uint64_t Namespace::evictable_bytes_below(const Inode& directory) const {
+  std::uint64_t bytes = 0;
+  visit_below(directory, [&](const Inode& inode) {
+    if (inode.extra && inode.extra->remote && inode.extra->remote->evictable) {
+      bytes += inode.extra->remote->version.size;
+    }
+    return true;
+  });
   return bytes;
 }
 
 std::vector<std::uint64_t> Namespace::remote_below(const Inode& directory, bool any) const {
   std::vector<std::uint64_t> found;
-  std::vector<const Inode*> todo{&directory};
-  while (remote_files_ > 0 && !todo.empty() && (!any || found.empty())) {
-    const Inode& at = *todo.back();
-    todo.pop_back();
-    at.directory->for_each([&](const std::string&, const Directory::Entry& entry) {
-      const Inode& inode = *find(entry.ino);
-      if (inode.is_directory()) {
-        todo.push_back(&inode);
-      } else if (inode.is_remote()) {
+  if (remote_files_ > 0) {
+    visit_below(directory, [&](const Inode& inode) {
+      if (inode.is_remote()) {
         found.push_back(inode.ino);
       }
+      return !any || found.empty();
     });
   }
   return found;

@@ -144,6 +144,9 @@ class Namespace {
 
   /// `remote`: null if the content is here.
   Status make(const MakeNode& record, std::unique_ptr<Remote> remote);
+  /// Calls `visit` with each inode below that is no directory. Ends with the directory in which it
+  /// returns false.
+  void visit_below(const Inode& directory, const std::function<bool(const Inode&)>& visit) const;
   void end_remote(Inode& inode);
   /// Counts a file that is remote from now on.
   void begin_remote(const Inode& inode);

@@ -35,6 +35,13 @@ std::unexpected<Error> out_of_time() {
 
 }  // namespace
 
+Result<Inode*> Staging::inode_at(const std::string& path) const {
+  filesystem_.mutex_.assert_held_shared();
+  const auto place = locate(path);
+  return place ? filesystem_.names_.child(*place->parent, place->name)
+               : std::unexpected(place.error());
+}
+
 Result<Place> Staging::locate(const std::string& path) const {
   filesystem_.mutex_.assert_held_shared();
   const std::size_t slash = path.rfind('/');
@@ -313,14 +320,8 @@ Status Staging::replace_xattrs(const Inode& inode,
 
 Status Staging::record_directory(const std::string& path, std::uint64_t version) {
   WriteLock lock(filesystem_.mutex_);
-  const auto place = locate(path);
-  if (!place) {
-    return std::unexpected(place.error());
-  }
-  const auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) {
-    return std::unexpected(there.error());
-  }
+  const auto there = inode_at(path);
+  EFS_TRY(there);
   const Inode& inode = **there;
   const Origin origin{.size = version};
   const auto& imported = filesystem_.names_.files().of(inode.ino).imported;

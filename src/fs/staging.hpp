@@ -257,7 +257,8 @@ class Staging {
   Status evict_unused(const std::string& path, std::uint64_t ino, const Remote& remote);
   /// The checks of evict_unused() without the eviction.
   Status check_evictable(const std::string& path, std::uint64_t ino, const Remote& remote);
-  /// Makes these evictions durable and frees their room. Returns the number of bytes. Repeatable.
+  /// Makes these evictions durable and frees their room. Returns the number of bytes. Repeatable:
+  /// an error may come after some were freed.
   Result<std::uint64_t> free_evicted(std::span<const std::uint64_t> inos);
 
   struct RemoteTotals {
@@ -500,6 +501,8 @@ class Staging {
   /// The directory that holds the last component of `path`, by the namespace alone. Under the
   /// namespace lock.
   Result<Place> locate(const std::string& path) const;
+  /// The inode that the path leads to, likewise.
+  Result<Inode*> inode_at(const std::string& path) const;
   Result<NewName> new_symlink(const std::string& path, const std::string& target,
                               const StagedAttributes& attributes);
   Status remove_name(const std::string& path, const std::function<Status(const Inode&)>& may);

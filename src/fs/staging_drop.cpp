@@ -81,9 +81,7 @@ Result<Staging::Unsent> Staging::unsent(const UnsentFile& file) {
 Status Staging::check_unchanged(std::span<const UnchangedFile> newer) const {
   filesystem_.mutex_.assert_held();
   for (const auto& file : newer) {
-    const auto place = locate(file.path);
-    const auto there = place ? filesystem_.names_.child(*place->parent, place->name)
-                             : std::unexpected(place.error());
+    const auto there = inode_at(file.path);
     if (!there || (*there)->ino != file.ino || (*there)->edits != file.edits ||
         (*there)->write_opens > 0) {
       return fail(EBUSY, "a newer version has changed: " + file.path);

@@ -87,14 +87,8 @@ Status Staging::check_evictable(const std::string& path, std::uint64_t ino, cons
 Result<const Inode*> Staging::evictable_at(const std::string& path, std::uint64_t ino,
                                            const Remote& remote) {
   filesystem_.mutex_.assert_held();
-  const auto place = locate(path);
-  if (!place) {
-    return std::unexpected(place.error());
-  }
-  const auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) {
-    return std::unexpected(there.error());
-  }
+  const auto there = inode_at(path);
+  EFS_TRY(there);
   EFS_TRY(may_evict(**there, path, ino, remote));
   return *there;
 }
@@ -134,7 +128,7 @@ Result<std::uint64_t> Staging::free_evicted(std::span<const std::uint64_t> inos)
   if (freed > 0) {
     filesystem_.backend_.look_again(false);
   }
-  return failed || freed > 0 ? Result<std::uint64_t>(freed) : std::unexpected(failed.error());
+  return failed ? Result<std::uint64_t>(freed) : std::unexpected(failed.error());
 }
 
 // The lock keeps a fetch from writing into a container that is about to be emptied.

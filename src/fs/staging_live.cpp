@@ -314,9 +314,7 @@ Result<struct stat> Staging::attributes(std::uint64_t ino) {
 Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std::uint64_t edits,
                                 const SavedCopy& copy) {
   WriteLock lock(filesystem_.mutex_);
-  const auto place = locate(path);
-  const auto there = place ? filesystem_.names_.child(*place->parent, place->name)
-                           : std::unexpected(place.error());
+  const auto there = inode_at(path);
   if (!there || (*there)->ino != ino || (*there)->edits != edits || (*there)->write_opens > 0) {
     return false;
   }
@@ -327,28 +325,16 @@ Result<bool> Staging::set_saved(std::uint64_t ino, const std::string& path, std:
 Status Staging::mark_saved(const std::string& path, const Origin& copy, bool in_place,
                            const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
-  const auto place = locate(path);
-  if (!place) {
-    return std::unexpected(place.error());
-  }
-  const auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) {
-    return std::unexpected(there.error());
-  }
+  const auto there = inode_at(path);
+  EFS_TRY(there);
   return record_export(**there, path, {copy, in_place, replaced});
 }
 
 Status Staging::record_copy(const std::string& path, const Origin& copy, bool,
                             const GoneInput* replaced) {
   WriteLock lock(filesystem_.mutex_);
-  const auto place = locate(path);
-  if (!place) {
-    return std::unexpected(place.error());
-  }
-  const auto there = filesystem_.names_.child(*place->parent, place->name);
-  if (!there) {
-    return std::unexpected(there.error());
-  }
+  const auto there = inode_at(path);
+  EFS_TRY(there);
   const ledger::Node node = ledger_node(**there);
   return commit_change(*there, filesystem_.names_.files().copied(
                                    &node, path, {copy, false, replaced}, leads_to(node.id)));
@@ -380,9 +366,7 @@ Status Staging::mark_changed(std::uint64_t ino, const std::string& path) {
 
 bool Staging::leads_to(const std::string& path, std::uint64_t ino) const {
   filesystem_.mutex_.assert_held_shared();
-  const auto place = locate(path);
-  const auto there = place ? filesystem_.names_.child(*place->parent, place->name)
-                           : std::unexpected(place.error());
+  const auto there = inode_at(path);
   return there && (*there)->ino == ino;
 }
 
