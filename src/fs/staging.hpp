@@ -112,6 +112,7 @@ struct BufferedContent {
   bool remote = false;          // the content is not here: see Remote
   std::string fetch_failure{};  // of a remote file: Remote::failure
   bool accepts_change = false;  // of a remote file: Remote::accepts
+  bool pinned = false;          // see Staging::set_pinned()
 };
 
 /// The group of an item, for a stage-out (result_attributes.hpp).
@@ -260,6 +261,47 @@ class Staging {
   /// Makes these evictions durable and frees their room. Returns the number of bytes. Repeatable:
   /// an error may come after some were freed.
   Result<std::uint64_t> free_evicted(std::span<const std::uint64_t> inos);
+
+  // Contents that move between backends (staging_move.cpp).
+
+  /// A regular file of one backend that could move: it has a content here, and no program has it
+  /// open just now.
+  struct MoveCandidate {
+    std::uint64_t ino = 0;
+    std::string path;         // one of its names
+    std::uint64_t bytes = 0;  // that its content takes
+    FileTime since;           // when its content was read or changed last, as far as known
+    bool was_used = false;    // was opened since the last call
+  };
+
+  /// The files in backend number `place` that no user has pinned, in no order.
+  std::vector<MoveCandidate> move_candidates(unsigned place);
+
+  /// A move that has begun: the content is to be copied from `source` to `target`.
+  struct Move {
+    std::string path;
+    std::uint64_t ino = 0;
+    unsigned place = 0;
+    struct stat shown{};       // the attributes that programs see
+    std::uint64_t edits = 0;   // of the file, before the copy
+    bool is_reserved = false;  // a program has reserved the whole file's space
+    std::shared_ptr<Container> source;
+    OpenContainer target;
+  };
+
+  /// nullopt: the content is in that backend already, or not in the buffer. EBUSY: a program may
+  /// have the file open or mapped, or the cache shares it. EPERM: see stage::move_files(). ENOSPC.
+  /// End it with end_move() or abandon_move().
+  Result<std::optional<Move>> begin_move(const std::string& path, unsigned place);
+  /// The target has the whole content, and is as durable as its backend makes it. From the return
+  /// on the content is in the other backend, also for a recovery, and the room of the former one is
+  /// free or soon will be. EBUSY or ESTALE: a program was there meanwhile; the file stays as it is.
+  Status end_move(Move move);
+  void abandon_move(Move move);
+
+  /// A pinned file stays in its backend and keeps its content, until it is unpinned: no tier, and
+  /// no full buffer moves or evicts it. Of a regular file. ENOENT.
+  Status set_pinned(const std::string& path, bool pinned);
 
   struct RemoteTotals {
     std::uint64_t files = 0, bytes = 0;
