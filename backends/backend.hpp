@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -88,6 +89,11 @@ enum class Ownership { own, another, unfinished };
 /// user. `only_read` (of open()): closes with its last user and is opened without write access. A
 /// check for writers then does not find this container's own descriptor.
 enum class CachePolicy : std::uint8_t { kept_open, closed, only_read };
+
+/// `if_unused`: EBUSY if any process may have the container of `id` open or mapped. `undo`: takes
+/// the last exchange of the two back. `at_set_up`: as recorded by an earlier process; does nothing
+/// if this object knows of it, and one of the two may not exist.
+enum class Exchange : std::uint8_t { if_unused, undo, at_set_up };
 
 /// A store of containers. The caller chooses the number that addresses a container. Thread-safe.
 /// Every member is pure: a backend that wraps others must implement each.
@@ -173,6 +179,11 @@ class Backend {
   virtual Backend& at(unsigned place) = 0;
   /// Returns the place of a container; 0 if there is no such container.
   virtual unsigned place_of(std::uint64_t id) = 0;
+  /// From here on `id` addresses the container that `other` has addressed until now, and `other`
+  /// that of `id`. For this object only: a caller that wants it beyond the process records it, and
+  /// calls this again at the next set-up. An open() ends before this call, or opens the other
+  /// container. EXDEV: this store is one place.
+  virtual Status exchange(std::uint64_t id, std::uint64_t other, Exchange when) = 0;
   /// Returns the place that the policy selects for a new container now; ENOSPC if there is none.
   virtual Result<unsigned> place_for(const Placement& wanted) = 0;
   /// As create(), in `place`. If that place lacks space and the policy permits it, in the next
@@ -189,6 +200,8 @@ class PlainBackend : public Backend {
   Backend& at(unsigned) override { return *this; }
 
   unsigned place_of(std::uint64_t) override { return 0; }
+
+  Status exchange(std::uint64_t, std::uint64_t, Exchange) override { return fail(EXDEV); }
 
   Result<unsigned> place_for(const Placement&) override { return 0U; }
 

@@ -54,6 +54,55 @@ class PlaceIndex {
   std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
 };
 
+/// Which containers of the members the numbers of callers address, where the two differ. Not
+/// thread-safe.
+class Numbers {
+ public:
+  /// The number in the member; 0: none.
+  std::uint64_t member_of(std::uint64_t id) const {
+    if (const auto it = members_.find(id); it != members_.end()) {
+      return it->second;
+    }
+    return callers_.contains(id) ? 0 : id;
+  }
+
+  std::uint64_t caller_of(std::uint64_t member) const {
+    const auto it = callers_.find(member);
+    return it == callers_.end() ? member : it->second;
+  }
+
+  void exchange(std::uint64_t id, std::uint64_t other) {
+    const std::uint64_t one = member_of(id), two = member_of(other);
+    members_.try_emplace(id, one);  // a lack of memory here changes nothing
+    members_.try_emplace(other, two);
+    callers_.try_emplace(one, id);
+    callers_.try_emplace(two, other);
+    set(id, two);
+    set(other, one);
+  }
+
+  /// The container is gone.
+  void forget(std::uint64_t id) {
+    if (const auto it = members_.find(id); it != members_.end()) {
+      callers_.erase(it->second);
+      members_.erase(it);
+    }
+  }
+
+ private:
+  void set(std::uint64_t id, std::uint64_t member) {
+    members_[id] = member;
+    callers_[member] = id;
+    if (id == member) {
+      members_.erase(id);
+      callers_.erase(id);
+    }
+  }
+
+  // Each other's inverse. A number that is in neither of them is the same in the member.
+  std::unordered_map<std::uint64_t, std::uint64_t> members_, callers_;
+};
+
 class VirtualDevice final : public Backend {
  public:
   explicit VirtualDevice(VirtualDeviceOptions options) : options_(std::move(options)) {}
@@ -105,7 +154,7 @@ class VirtualDevice final : public Backend {
       made = member(next).create(id, policy);
     }
     if (!made) {
-      disclaim(id);
+      disclaim(id, id);
     }
     return made;
   }
@@ -115,53 +164,56 @@ class VirtualDevice final : public Backend {
     return fail(EXDEV);
   }
 
+  // With the lock: an exchange sees this open, or this open sees the exchange.
   Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) override {
-    Backend* where = holder(id);
-    if (where == nullptr) {
+    const ReadLock lock(mutex_);
+    const Held held = find(id);
+    if (held.member == nullptr) {
       return fail(ENOENT);
     }
-    return where->open(id, policy);
+    return held.member->open(held.number, policy);
   }
 
   Status label(std::uint64_t id) override {
-    Backend* where = holder(id);
-    return where != nullptr ? where->label(id) : fail(ENOENT);
+    const Held held = holder(id);
+    return held.member != nullptr ? held.member->label(held.number) : fail(ENOENT);
   }
 
   Ownership ownership(std::uint64_t id) override {
-    Backend* where = holder(id);
-    return where != nullptr ? where->ownership(id) : Ownership::own;
+    const Held held = holder(id);
+    return held.member != nullptr ? held.member->ownership(held.number) : Ownership::own;
   }
 
   std::optional<std::uint64_t> remove(std::uint64_t id) override {
-    Backend* where = holder(id);
-    if (where == nullptr) {
+    const Held held = holder(id);
+    if (held.member == nullptr) {
       return 0;
     }
-    const auto freed = where->remove(id);
+    const auto freed = held.member->remove(held.number);
     if (freed) {
-      disclaim(id);  // after the removal: until then the number stays reserved
+      disclaim(id, held.number);  // after the removal: until then the number stays reserved
     }
     return freed;
   }
 
   Result<struct stat> attributes(std::uint64_t id) override {
-    Backend* where = holder(id);
-    if (where == nullptr) {
+    const Held held = holder(id);
+    if (held.member == nullptr) {
       return fail(ENOENT);
     }
-    return where->attributes(id);
+    return held.member->attributes(held.number);
   }
 
   Status set_times(std::uint64_t id, std::optional<FileTime> atime,
                    std::optional<FileTime> mtime) override {
-    Backend* where = holder(id);
-    return where != nullptr ? where->set_times(id, atime, mtime) : fail(ENOENT);
+    const Held held = holder(id);
+    return held.member != nullptr ? held.member->set_times(held.number, atime, mtime)
+                                  : fail(ENOENT);
   }
 
   Status sync_name(std::uint64_t id) override {
-    Backend* where = holder(id);
-    return where != nullptr ? where->sync_name(id) : fail(ENOENT);
+    const Held held = holder(id);
+    return held.member != nullptr ? held.member->sync_name(held.number) : fail(ENOENT);
   }
 
   Status sync_all() override {
@@ -179,7 +231,9 @@ class VirtualDevice final : public Backend {
     // now.
     Status first = listed_at_set_up();
     for (auto& one : options_.members) {
-      if (const Status listed = one.backend->for_each(visit); !listed && first) {
+      const Status listed =
+          one.backend->for_each([&](std::uint64_t number) { visit(caller_of(number)); });
+      if (!listed && first) {
         first = fail(listed.error().code, one.id + ": " + describe(listed.error()));
       }
     }
@@ -187,18 +241,18 @@ class VirtualDevice final : public Backend {
   }
 
   bool may_be_written(std::uint64_t id) override {
-    Backend* where = holder(id);
-    return where == nullptr || where->may_be_written(id);
+    const Held held = holder(id);
+    return held.member == nullptr || held.member->may_be_written(held.number);
   }
 
   bool may_be_open(std::uint64_t id) override {
-    Backend* where = holder(id);
-    return where == nullptr || where->may_be_open(id);
+    const Held held = holder(id);
+    return held.member == nullptr || held.member->may_be_open(held.number);
   }
 
   bool is_written(std::uint64_t id) override {
-    Backend* where = holder(id);
-    return where != nullptr && where->is_written(id);
+    const Held held = holder(id);
+    return held.member != nullptr && held.member->is_written(held.number);
   }
 
   Space space() override {
@@ -265,7 +319,31 @@ class VirtualDevice final : public Backend {
 
   unsigned place_of(std::uint64_t id) override {
     ReadLock lock(mutex_);
-    return index_.find(id).value_or(0);
+    return index_.find(numbers_.member_of(id)).value_or(0);
+  }
+
+  Status exchange(std::uint64_t id, std::uint64_t other, Exchange when) override {
+    const WriteLock lock(mutex_);
+    if (when == Exchange::at_set_up && numbers_.member_of(id) == other) {
+      return {};
+    }
+    const Held one = find(id), two = find(other);
+    if (when == Exchange::if_unused) {
+      if (one.member == nullptr || two.member == nullptr) {
+        return fail(ENOENT);
+      }
+      if (one.member->may_be_open(one.number)) {
+        return fail(EBUSY, "a program may have it open or mapped");
+      }
+    }
+    numbers_.exchange(id, other);
+    if (one.member == nullptr) {
+      numbers_.forget(other);
+    }
+    if (two.member == nullptr) {
+      numbers_.forget(id);
+    }
+    return {};
   }
 
   Result<unsigned> place_for(const Placement& wanted) override {
@@ -300,20 +378,36 @@ class VirtualDevice final : public Backend {
 
   const std::string& id_of(unsigned place) const { return options_.members[place].id; }
 
-  Backend* holder(std::uint64_t id) {
-    ReadLock lock(mutex_);
-    if (const auto place = index_.find(id)) {
-      return &member(*place);
+  /// A container in its member; null: there is none.
+  struct Held {
+    Backend* member = nullptr;
+    std::uint64_t number = 0;
+  };
+
+  Held holder(std::uint64_t id) {
+    const ReadLock lock(mutex_);
+    return find(id);
+  }
+
+  Held find(std::uint64_t id) EFS_REQUIRES_SHARED(mutex_) {
+    const std::uint64_t number = numbers_.member_of(id);
+    if (number == 0) {
+      return {};
     }
-    if (listed_) {
-      return nullptr;
+    if (const auto place = index_.find(number)) {
+      return {.member = &member(*place), .number = number};
     }
-    for (unsigned place = 0; place < places(); ++place) {
-      if (member(place).attributes(id)) {
-        return &member(place);
+    for (unsigned place = 0; !listed_ && place < places(); ++place) {
+      if (member(place).attributes(number)) {
+        return {.member = &member(place), .number = number};
       }
     }
-    return nullptr;
+    return {};
+  }
+
+  std::uint64_t caller_of(std::uint64_t number) {
+    const ReadLock lock(mutex_);
+    return numbers_.caller_of(number);
   }
 
   Status listed_at_set_up() {
@@ -335,14 +429,16 @@ class VirtualDevice final : public Backend {
     index_.set(id, place);
   }
 
-  void disclaim(std::uint64_t id) {
+  void disclaim(std::uint64_t id, std::uint64_t number) {
     WriteLock lock(mutex_);
-    index_.erase(id);
+    index_.erase(number);
+    numbers_.forget(id);
   }
 
   const VirtualDeviceOptions options_;
-  SharedMutex mutex_;  // rank 48
-  PlaceIndex index_ EFS_GUARDED_BY(mutex_);
+  SharedMutex mutex_;                        // rank 48
+  PlaceIndex index_ EFS_GUARDED_BY(mutex_);  // by the number in the member
+  Numbers numbers_ EFS_GUARDED_BY(mutex_);
   Status listed_ EFS_GUARDED_BY(mutex_);  // the reason why the index may be incomplete; ok: it is
                                           // complete
 };

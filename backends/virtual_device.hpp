@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Several backends as one. Each container is in one member backend, its place, for its whole life.
+// Several backends as one. Each container is in one member backend, its place, until the content
+// moves: a copy in another place, under a number of its own, then changes its number with it
+// (exchange()). The namespace records that, so each number in a member is used once.
 //
 // The index of places is kept in memory, one byte a container, and is rebuilt by listing the
 // members at set-up (R4 of src/store/README.md); it is never stored. A creation tries one place

@@ -128,6 +128,7 @@ class Filesystem final : private QuietFiles {
     bool settle_after_sync = true;    // R1, in settle
     bool sync_before_dirty = true;    // R1, in settle_before
     bool sync_before_fetched = true;  // R1, in Staging::end_fetch
+    bool sync_before_moved = true;    // R1, in Staging::end_move
     bool book_unchanged = true;       // R1, in book_settled
     bool stop_at_damage = true;       // R2
     bool free_after_durable = true;   // R3
@@ -471,6 +472,8 @@ class Filesystem final : private QuietFiles {
   /// Returns the containers of the backend, sorted. Notes in recovery_ if some could not be listed.
   Status list_containers(std::vector<std::uint64_t>& containers);
   Status replay() EFS_REQUIRES(mutex_);
+  /// Gives the files that have moved their containers.
+  Status place_moved() EFS_REQUIRES(mutex_);
   void look_for_failed_sync();
   Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
   void rebuild_reserve() EFS_REQUIRES(mutex_);

@@ -45,6 +45,8 @@ struct InodeExtra {
 
   std::optional<KeptTime> kept_time;
   std::unique_ptr<Content> content;  // null: the container knows it
+  std::uint64_t container = 0;  // the number of a container that has moved; 0: that of the inode
+  bool pinned = false;          // Staging::set_pinned()
   // null, or with Remote::is_here: the content is here
   std::unique_ptr<Remote> remote;
 };

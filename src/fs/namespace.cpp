@@ -579,6 +579,27 @@ Status Namespace::apply_one(const Evicted& r) {
   return {};
 }
 
+Status Namespace::apply_one(const Moved& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || !inode->is_regular() || r.container == 0 ||
+      find(r.container) != nullptr) {
+    return impossible("moved");
+  }
+  next_ino_ = std::max(next_ino_, r.container + 1);
+  inode->more().container = r.container;
+  inode->extra->kept_time.reset();
+  return {};
+}
+
+Status Namespace::apply_one(const Pinned& r) {
+  Inode* inode = find(r.ino);
+  if (inode == nullptr || !inode->is_regular() || r.pinned > 1) {
+    return impossible("pinned");
+  }
+  inode->more().pinned = r.pinned != 0;
+  return {};
+}
+
 Status Namespace::apply_one(const Fetched& r) {
   Inode* inode = find(r.ino);
   if (inode == nullptr || !inode->is_remote()) {

@@ -133,6 +133,8 @@ class Namespace {
   Status apply_one(const MakeRemote& record);
   Status apply_one(const Fetched& record);
   Status apply_one(const Evicted& record);
+  Status apply_one(const Moved& record);
+  Status apply_one(const Pinned& record);
   Status apply_one(const NewVersion& record);
 
   template <typename Event>

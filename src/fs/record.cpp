@@ -25,6 +25,13 @@ std::uint8_t needs_of(std::size_t type) {
   if (type == content) {
     return content_level;
   }
+  constexpr std::size_t moved = type_of<Moved>(static_cast<Record*>(nullptr));
+  if (type > moved) {
+    return first_level;  // Pinned: a reader may ignore it
+  }
+  if (type == moved) {
+    return moved_level;
+  }
   constexpr std::size_t new_version = type_of<NewVersion>(static_cast<Record*>(nullptr));
   if (type >= new_version) {
     return evicted_level;

@@ -314,19 +314,42 @@ struct NewVersion {
   }
 };
 
+/// Container `container` has the content of this regular file from here on (R1: it is as durable as
+/// its backend before this record). The former one may be removed when this record is durable (R3).
+struct Moved {
+  std::uint64_t ino = 0, container = 0;
+
+  template <typename F>
+  void fields(F&& f) {
+    f(ino, container);
+  }
+};
+
+/// Whether this regular file is pinned (Staging::set_pinned()).
+struct Pinned {
+  std::uint64_t ino = 0;
+  std::uint8_t pinned = 0;
+
+  template <typename F>
+  void fields(F&& f) {
+    f(ino, pinned);
+  }
+};
+
 /// The index of an alternative is its type on the medium. Only append alternatives; never reorder
 /// them.
-using Record = std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr,
-                            UsedInodes, NextCookie, NewConnection, Answered, SetStaging, Replace,
-                            Settled, Gone, SetContent, ledger::Announced, ledger::Exported,
-                            ledger::Removed, ledger::Imported, ledger::DirectoryGiven,
-                            ledger::Missed, LostWrites, MakeRemote, Fetched, NewVersion, Evicted>;
+using Record =
+    std::variant<MakeNode, Link, Unlink, Rename, SetAttributes, SetXattr, RemoveXattr, UsedInodes,
+                 NextCookie, NewConnection, Answered, SetStaging, Replace, Settled, Gone,
+                 SetContent, ledger::Announced, ledger::Exported, ledger::Removed, ledger::Imported,
+                 ledger::DirectoryGiven, ledger::Missed, LostWrites, MakeRemote, Fetched,
+                 NewVersion, Evicted, Moved, Pinned>;
 
 /// The first level of the format, and the level that this efs has. A record states the level that
 /// its reader needs. A new type, or a new field behind the others (see record_fields.hpp), is a new
 /// level. It is needed, unless a reader may ignore the type or the field: encode() then keeps the
 /// lower level.
-inline constexpr std::uint8_t first_level = 4, record_level = 7;
+inline constexpr std::uint8_t first_level = 4, record_level = 8;
 
 /// The level of the ledger's events: a reader that skipped one could take another user's file for
 /// this store's. And of LostWrites: a reader that skipped it would export a file with a hole.
@@ -339,9 +362,12 @@ inline constexpr std::uint8_t remote_level = 6;
 /// container, or another version, for the content.
 inline constexpr std::uint8_t evicted_level = 7;
 
+/// The level of moves: a reader that skipped one could take a former container for the content.
+inline constexpr std::uint8_t moved_level = 8;
+
 /// Reserved for SetContent. This efs has its type and Namespace::apply() for it, but its file
 /// systems cannot serve such a file. So it refuses the record (see decode()), and writes none.
-inline constexpr std::uint8_t content_level = 8;
+inline constexpr std::uint8_t content_level = 9;
 
 /// The new node of a MakeNode or a MakeRemote; null: another record.
 const MakeNode* node_of(const Record& record);

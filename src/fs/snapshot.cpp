@@ -114,6 +114,12 @@ void emit_extras(const Inode& inode, const ledger::FileEntry& entry,
   if (inode.lost_writes > 0) {
     emit(LostWrites{.ino = inode.ino, .lacks = 1});
   }
+  if (extra.container != 0) {
+    emit(Moved{.ino = inode.ino, .container = extra.container});
+  }
+  if (extra.pinned) {
+    emit(Pinned{.ino = inode.ino, .pinned = 1});
+  }
   if (extra.content) {
     emit_content(inode, *extra.content, emit);
   }

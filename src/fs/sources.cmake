@@ -53,6 +53,7 @@ set(sources
   staging_invalidate.cpp
   staging_links.cpp
   staging_live.cpp
+  staging_move.cpp
   staging_remote.cpp
   staging_revoke.cpp
   zero_pages.cpp

@@ -447,6 +447,7 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   }
   item.xattrs = extra.xattrs;
   item.content.remote = inode.is_remote();
+  item.content.pinned = extra.pinned;
   if (item.content.remote) {
     item.content.fetch_failure = extra.remote->failure;
     item.content.accepts_change = extra.remote->accepts;

@@ -281,10 +281,10 @@ class Staging {
   struct Move {
     std::string path;
     std::uint64_t ino = 0;
-    unsigned place = 0;
-    struct stat shown{};       // the attributes that programs see
+    unsigned place = 0;        // to which it moves
+    struct stat before{};      // of the source
     std::uint64_t edits = 0;   // of the file, before the copy
-    bool is_reserved = false;  // a program has reserved the whole file's space
+    bool is_reserved = false;  // a program has reserved space for the whole file
     std::shared_ptr<Container> source;
     OpenContainer target;
   };
@@ -538,6 +538,14 @@ class Staging {
   Result<std::uint64_t> empty_evicted(std::uint64_t ino);
   /// R3: returns when the records of all evictions survive power loss.
   Status make_eviction_durable();
+  /// Fails unless the content of the file may move to that backend.
+  Status may_move(const Inode& inode, const std::string& path, unsigned place);
+  /// Sets what a move knows of the file before its copy.
+  Status look_before_move(Move& move);
+  Status make_target(Move& move);
+  Status sync_target(const Move& move, const struct stat& times);
+  /// Records that the target is the file's container. Its number is then that of the former one.
+  Status switch_container(const Move& move);
   /// As open_container(), also of a remote file.
   Result<OpenContainer> open_any_container(std::uint64_t ino);
   /// The directory that holds the last component of `path`, by the namespace alone. Under the

@@ -12,7 +12,7 @@ namespace {
 // True if the PFS may have the content by what the inode and its entry record.
 bool is_candidate(const Inode& inode, const ledger::FileEntry& entry) {
   return inode.is_regular() && !inode.dirty && inode.nlink == 1 && !inode.is_remote() &&
-         !inode.is_open() && ((inode.extra && inode.extra->remote) || entry.exported);
+         !inode.is_open() && !(inode.extra && inode.extra->pinned) && ((inode.extra && inode.extra->remote) || entry.exported);
 }
 
 }  // namespace
@@ -59,6 +59,9 @@ Status Staging::may_evict(const Inode& inode, const std::string& path, std::uint
   }
   if (!inode.is_regular() || inode.nlink != 1) {
     return fail(EMLINK, "it has further names, or is not a regular file");
+  }
+  if (inode.extra && inode.extra->pinned) {
+    return fail(EPERM, "it is pinned");
   }
   const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
   if (item.pfs.dirty || !item.pfs.parts.empty() || !item.content.unreadable.empty()) {

@@ -37,6 +37,7 @@ set(sources
   live/evict.cpp
   live/inventory.cpp
   live/load.cpp
+  live/move.cpp
   live/names.cpp
   live/part_writer.cpp
   live/range.cpp

@@ -36,9 +36,9 @@ void hold(const test::Scenario& scenario, Enumeration how) {
 }
 
 void hold_everything(Enumeration how) {
-  for (const auto& scenario :
-       {test::every_operation(), test::every_staging(), test::every_export(), test::every_loss(),
-        test::every_fetch(), test::every_eviction(), test::bulky_attributes()}) {
+  for (const auto& scenario : {test::every_operation(), test::every_staging(), test::every_export(),
+                               test::every_loss(), test::every_fetch(), test::every_eviction(),
+                               test::every_move(), test::bulky_attributes()}) {
     for (const auto compaction : {std::uint64_t{16u << 20}, snapshot_often}) {
       how.smallest_compaction = compaction;
       hold(scenario, how);
@@ -323,6 +323,20 @@ TEST_CASE("the enumeration notices each rule that is broken", "[crash][bites]") 
            .rules = {.free_after_durable = false}},
           "R3: a container is emptied before the record of its eviction is durable");
   }
+  for (const auto durability : {Durability::cache_line, Durability::page}) {
+    bites(test::every_move(),
+          {.durability = durability,
+           .rounds = 16,
+           .places = 2,
+           .rules = {.sync_before_moved = false}},
+          "R1: a content that moved is not synced before its record");
+  }
+  bites(test::every_move(),
+        {.durability = Durability::page,
+         .rounds = 16,
+         .places = 2,
+         .rules = {.free_after_durable = false}},
+        "R3: a container goes before the record of its content's move is durable");
   // The journal has one place.
   for (const auto durability : {Durability::cache_line, Durability::page}) {
     bites(scenario, {.durability = durability, .rules = {.stop_at_damage = false}}, "R2");

@@ -205,6 +205,11 @@ Reference reference_of(const Scenario& scenario, Enumeration how) {
   return reference;
 }
 
+// The number of the file's container in its place.
+std::uint64_t container_of(const fs::Inode& inode) {
+  return inode.extra && inode.extra->container != 0 ? inode.extra->container : inode.ino;
+}
+
 // Checks the invariants of a namespace, and that files and containers match.
 std::string check_shape(const Namespace& names, const SimWorld& world) {
   std::map<std::uint64_t, std::uint64_t> links, subdirectories;
@@ -217,7 +222,7 @@ std::string check_shape(const Namespace& names, const SimWorld& world) {
       const fs::Inode* inode = names.find(entry.ino);
       ++links[entry.ino];
       if (inode->is_regular()) {
-        regular.insert(entry.ino);
+        regular.insert(container_of(*inode));
       }
       if (inode->is_directory()) {
         ++subdirectories[at.ino];
@@ -244,9 +249,9 @@ std::string check_shape(const Namespace& names, const SimWorld& world) {
                " links, not " + std::to_string(expected) + "\n";
     }
   });
-  for (const auto ino : regular) {
-    if (world.find(ino) == nullptr) {
-      wrong += "file " + std::to_string(ino) + " has no container\n";
+  for (const auto id : regular) {
+    if (world.find(id) == nullptr) {
+      wrong += "a file has no container " + std::to_string(id) + "\n";
     }
   }
   std::set<std::uint64_t> seen;
@@ -286,7 +291,7 @@ std::string check_state(const Reference& reference, const Life& life, std::size_
         found < promise.from_record) {
       continue;
     }
-    const std::string& content = world.find(ino)->visible;
+    const std::string& content = world.find(container_of(*inode))->visible;
     if (content != promise.content) {
       return "file " + std::to_string(ino) + " has " + std::to_string(content.size()) +
              " bytes that are not the promised " + std::to_string(promise.content.size()) + "\n";

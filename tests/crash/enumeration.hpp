@@ -31,6 +31,7 @@ struct Life {
   fs::Filesystem& filesystem;
   Backend& backend;
   std::map<std::uint64_t, Promise> promises;
+  std::map<std::uint64_t, std::uint64_t> moved{};  // the numbers of containers that have moved
   // records of the reference after the current step, for promises that begin with a record
   std::size_t records_after = 0;
   std::vector<int> errors{};  // errors of the current step's calls
@@ -54,7 +55,13 @@ struct Life {
   /// Returns the inode of "a/b"; 0 if there is none.
   std::uint64_t find(const std::string& path);
 
-  std::string content(std::uint64_t ino) { return world.find(ino)->visible; }
+  /// The container of a file; null if there is none.
+  SimWorld::DataPtr container(std::uint64_t ino) const {
+    const auto it = moved.find(ino);
+    return world.find(it == moved.end() ? ino : it->second);
+  }
+
+  std::string content(std::uint64_t ino) const { return container(ino)->visible; }
 };
 
 struct Step {

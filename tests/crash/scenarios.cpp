@@ -91,7 +91,7 @@ Step rename(const std::string& from, const std::string& to, unsigned flags = 0) 
             // R6: if the rename replaces a file, the new file is durable as a whole with the
             // record.
             if (source != 0 && target != 0 && source != target &&
-                life.world.find(source) != nullptr && life.world.find(target) != nullptr &&
+                life.container(source) != nullptr && life.container(target) != nullptr &&
                 !life.promises.contains(source)) {
               life.promises[source] = {life.content(source), life.records_after};
             }
@@ -118,7 +118,7 @@ Step kernel_write(const std::string& path, const std::string& text) {
               return;
             }
             life.promises.erase(ino);
-            auto& data = *life.world.find(ino);
+            auto& data = *life.container(ino);
             data.visible = text;
             data.synced = false;
           }};
@@ -172,7 +172,7 @@ Step begin_anew(const std::string& path) {
 Step fsync(const std::string& path) {
   return {"fsync " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.world.find(ino) != nullptr &&
+            if (ino != 0 && life.container(ino) != nullptr &&
                 life.note(life.filesystem.fsync(ino, false))) {
               life.promises[ino] = {life.content(ino), 0};
             }
@@ -182,7 +182,7 @@ Step fsync(const std::string& path) {
 Step secure(const std::string& path) {
   return {"secure " + path, [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.world.find(ino) != nullptr &&
+            if (ino != 0 && life.container(ino) != nullptr &&
                 life.note(life.filesystem.secure({&ino, 1}))) {
               life.promises[ino] = {life.content(ino), 0};
             }
@@ -254,11 +254,11 @@ Step unlink_while_open(const std::string& path) {
               (void)life.filesystem.forget(entry->ino, 1);
               return;
             }
-            const auto container = life.world.find(entry->ino);
+            const auto container = life.container(entry->ino);
             life.note(life.filesystem.unlink({}, at.parent, at.name));
             life.note(life.filesystem.fsync_metadata());
             // R3
-            if (life.world.find(entry->ino) != container) {
+            if (life.container(entry->ino) != container) {
               life.wrong = "the container of a file that is still open is gone";
             }
             life.filesystem.release(opened->handle);
@@ -287,7 +287,7 @@ std::uint64_t fill(Life& life, const std::string& path, const std::string& conte
   if (!file) {
     return 0;
   }
-  auto& data = *life.world.find(file->ino);
+  auto& data = *life.container(file->ino);
   data.visible = content;
   data.synced = false;
   life.promises[file->ino] = {content, 0};
@@ -399,7 +399,7 @@ Step saved(const std::string& path, bool in_place) {
               return;
             }
             // From here on the file is clean: after power loss it has this content or is missing.
-            if (life.world.find(ino) != nullptr) {
+            if (life.container(ino) != nullptr) {
               life.promises[ino] = {life.content(ino), life.records_after};
             }
             const auto items = life.note(fs::Staging(life.filesystem).walk(path));
@@ -659,6 +659,80 @@ Step evict(const std::string& path) {
           }};
 }
 
+void copy(const fs::Staging::Move& move) {
+  std::string content(static_cast<std::size_t>(move.before.st_size), '\0');
+  const auto bytes = std::as_writable_bytes(std::span(content));
+  if (move.source->read(bytes, 0)) {
+    (void)move.target.container->write(bytes, 0);
+  }
+}
+
+// The content moves to the other backend, if there is one. R1: with the record it is there whole.
+// R3: until then it is where it was.
+Step move(const std::string& path) {
+  return {"move " + path, [=](Life& life) {
+            if (life.world.places.size() < 2) {
+              return;
+            }
+            fs::Staging staging(life.filesystem);
+            const auto ino = life.find(path);
+            auto begun = life.note(staging.begin_move(path, 1 - life.backend.place_of(ino)));
+            if (!begun || !*begun) {
+              return;
+            }
+            copy(**begun);
+            const std::uint64_t target = (*begun)->target.ino;
+            if (life.note(staging.end_move(std::move(**begun)))) {
+              life.moved[ino] = target;
+            }
+          }};
+}
+
+// A program opens the file while it is copied: it stays where it is.
+Step move_in_vain(const std::string& path) {
+  return {"move in vain " + path, [=](Life& life) {
+            if (life.world.places.size() < 2) {
+              return;
+            }
+            fs::Staging staging(life.filesystem);
+            const auto ino = life.find(path);
+            const auto place = life.backend.place_of(ino);
+            for (const bool given_up : {true, false}) {
+              auto begun = life.note(staging.begin_move(path, 1 - place));
+              if (!begun || !*begun) {
+                return;
+              }
+              copy(**begun);
+              if (given_up) {
+                staging.abandon_move(std::move(**begun));
+                continue;
+              }
+              const auto opened = life.filesystem.open({}, ino, O_WRONLY);
+              (void)staging.end_move(std::move(**begun));
+              if (opened) {
+                life.filesystem.release(opened->handle);
+              }
+            }
+            if (life.backend.place_of(ino) != place && !life.world.ended()) {
+              life.wrong += "an open file moved\n";
+            }
+          }};
+}
+
+Step pin(const std::string& path, bool pinned) {
+  return {"pin " + path, [=](Life& life) {
+            fs::Staging staging(life.filesystem);
+            life.note(staging.set_pinned(path, pinned));
+            for (unsigned place = 0; place < life.backend.places(); ++place) {
+              for (const auto& one : staging.move_candidates(place)) {
+                if (one.path == path && pinned) {
+                  life.wrong += "a pinned file may move\n";
+                }
+              }
+            }
+          }};
+}
+
 // Adopts a container that the cache shares: written long ago, and never synced.
 Step adopt(const std::string& path, const std::string& content) {
   return {"adopt " + path, [=](Life& life) {
@@ -764,7 +838,7 @@ Step unload(const std::string& path) {
             if (!edits || !writers || writers->open > 0) {
               return;  // the unload would not be recorded
             }
-            if (life.world.find(ino) != nullptr) {
+            if (life.container(ino) != nullptr) {
               life.promises[ino] = {life.content(ino), life.records_after};
             }
             life.note(staging.set_saved(ino, path, *edits, {{.device = 2, .inode = 9}, false}));
@@ -774,7 +848,7 @@ Step unload(const std::string& path) {
 Step secure_staged(const std::string& path) {
   return {"secure " + path + " for its copy", [=](Life& life) {
             const auto ino = life.find(path);
-            if (ino != 0 && life.world.find(ino) != nullptr &&
+            if (ino != 0 && life.container(ino) != nullptr &&
                 life.note(fs::Staging(life.filesystem).secure({&ino, 1}))) {
               life.promises[ino] = {life.content(ino), 0};
             }
@@ -968,6 +1042,47 @@ Scenario every_eviction() {
           surely(fsyncdir()),
           fetch("b", two),
           evict("b"),
+          surely(fsyncdir())};
+}
+
+Scenario every_move() {
+  const std::string one(700, '1'), two(900, '2');
+  return {create("a"),
+          write("a", one),
+          close_after_write("a"),
+          surely(fsync("a")),
+          move("a"),
+          surely(fsyncdir()),
+          write("a", two),
+          close_after_write("a"),
+          surely(fsync("a")),
+          move("a"),
+          move("a"),
+          pin("a", true),
+          chmod("a", 0600),
+          pin("a", false),
+          move_in_vain("a"),
+          stage_file("in", one),
+          move("in"),
+          surely(settle()),
+          move("in"),
+          open_for_writing("in"),
+          move("in"),
+          create("b"),
+          write("b", two),
+          close_after_write("b"),
+          surely(fsync("b")),
+          move("b"),
+          rename("b", "a"),
+          move("a"),
+          unlink("in"),
+          stage_remote("far", one.size()),
+          fetch("far", one),
+          surely(settle()),
+          move("far"),
+          evict("far"),
+          fetch("far", one),
+          move("far"),
           surely(fsyncdir())};
 }
 

@@ -29,6 +29,9 @@ Scenario every_eviction();
 /// Steps with a visible change each, and syncs that are acknowledged.
 Scenario visible_operations();
 
+/// Contents that move between two backends; without a second one nothing moves.
+Scenario every_move();
+
 /// Creates a file, writes it, and syncs it once.
 Scenario new_file_with_fsync();
 

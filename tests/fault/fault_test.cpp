@@ -334,9 +334,9 @@ Outcome with_failing_allocation(const test::Scenario& scenario, const Reference&
 }
 
 std::vector<test::Scenario> all_scenarios() {
-  return {test::every_operation(), test::every_staging(), test::every_export(),
-          test::every_loss(),      test::every_fetch(),   test::every_eviction(),
-          test::bulky_attributes()};
+  return {test::every_operation(), test::every_staging(),   test::every_export(),
+          test::every_loss(),      test::every_fetch(),     test::every_eviction(),
+          test::every_move(),      test::bulky_attributes()};
 }
 
 // How to open the store of an earlier process.

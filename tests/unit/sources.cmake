@@ -200,6 +200,7 @@ set(sources
   stage/live/evict_test.cpp
   stage/live/load_unload_fault_test.cpp
   stage/live/load_unload_test.cpp
+  stage/live/move_test.cpp
   stage/live/names_test.cpp
   stage/live/sets_test.cpp
   stage/pfs/coarse_mtime_test.cpp

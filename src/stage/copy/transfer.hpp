@@ -27,6 +27,10 @@ namespace efs::stage {
 inline constexpr std::uint64_t shared_from = 32U << 20U;
 inline constexpr std::uint64_t widely_shared_from = 256U << 20U;
 
+/// A container of at least this size, for a file without holes, gets its size before its bytes: then
+/// a tmpfs with huge pages uses them.
+inline constexpr std::uint64_t smallest_huge = 2U << 20U;
+
 /// The buffers of a copy. A task makes one Scratch for all its files, because small files should
 /// not pay for one each. The kernel allocates the pages at first use. Not thread-safe.
 class Scratch {

@@ -15,8 +15,6 @@
 namespace efs::stage {
 namespace {
 
-constexpr std::uint64_t smallest_huge = 2U << 20U;
-
 /// Ends the copy when the file has lost its name.
 class RemoteSink final : public ContentSink {
  public:

@@ -335,3 +335,69 @@ TEST_CASE("a death between the container and its record leaves nothing in any pl
   CHECK(scene.in("/a") == std::multiset<std::uint64_t>{kept});
   CHECK(scene.in("/b").empty());
 }
+
+TEST_CASE("two containers in two places exchange their numbers") {
+  const Scene scene;
+  const auto text_of = [](Backend& device, std::uint64_t id) {
+    std::string text(3, '?');
+    const auto container = device.open(id);
+    const auto got = container ? (*container)->read(std::as_writable_bytes(std::span(text)), 0) : 0;
+    return container ? text.substr(0, *got) : "none";
+  };
+  const auto numbers = [](Backend& device) {
+    std::set<std::uint64_t> all;
+    REQUIRE(device.for_each([&](std::uint64_t id) { all.insert(id); }));
+    return all;
+  };
+  const auto put = [](Backend& device, std::uint64_t id, unsigned place, const char* text) {
+    const auto made = device.create_at(id, place, CachePolicy::closed);
+    REQUIRE(made);
+    REQUIRE((*made)->write(std::as_bytes(std::span(text, 3)), 0));
+  };
+  {
+    auto device = scene.device(false, 0, false);
+    put(*device, 5, 0, "old");
+    put(*device, 6, 1, "new");
+    {
+      const auto reader = device->open(5, CachePolicy::only_read);
+      CHECK(device->exchange(5, 6, Exchange::if_unused).error().code == EBUSY);
+    }
+    CHECK(device->exchange(5, 7, Exchange::if_unused).error().code == ENOENT);
+    REQUIRE(device->exchange(5, 6, Exchange::if_unused));
+    CHECK(text_of(*device, 5) == "new");
+    CHECK(text_of(*device, 6) == "old");
+    CHECK(device->place_of(5) == 1);
+    CHECK(numbers(*device) == std::set<std::uint64_t>{5, 6});
+    REQUIRE(device->exchange(5, 6, Exchange::undo));
+    CHECK(text_of(*device, 5) == "old");
+    REQUIRE(device->exchange(5, 6, Exchange::if_unused));
+    CHECK(device->create_at(5, 0, CachePolicy::closed).error().code == EEXIST);
+    // a removal that comes twice does not reach the other one
+    CHECK(device->remove(6));
+    CHECK(device->remove(6));
+    CHECK(text_of(*device, 5) == "new");
+    CHECK(text_of(*device, 6) == "none");
+    CHECK(numbers(*device) == std::set<std::uint64_t>{5});
+    put(*device, 8, 0, "3rd");
+    REQUIRE(device->exchange(5, 8, Exchange::if_unused));
+    CHECK(text_of(*device, 8) == "new");
+    CHECK(text_of(*device, 5) == "3rd");
+  }
+  // another process, before and after the removal of the former container
+  for (const bool removed : {false, true}) {
+    auto device = scene.device(false, 0, false);
+    CHECK(text_of(*device, 6) == (removed ? "none" : "new"));
+    REQUIRE(device->exchange(5, 8, Exchange::at_set_up));
+    REQUIRE(device->exchange(5, 8, Exchange::at_set_up));
+    CHECK(text_of(*device, 5) == "3rd");
+    CHECK(text_of(*device, 8) == "none");
+    CHECK(numbers(*device) ==
+          (removed ? std::set<std::uint64_t>{5} : std::set<std::uint64_t>{5, 6}));
+    CHECK(device->remove(6));
+    CHECK(text_of(*device, 5) == "3rd");
+    if (removed) {
+      CHECK(device->remove(5));
+      CHECK(numbers(*device).empty());
+    }
+  }
+}

@@ -51,7 +51,9 @@ std::vector<Record> examples() {
       MakeRemote{node, {6, 7, 8, 9, 10}, "b/name", 1, -3, 1, 11, 1},
       Fetched{7},
       NewVersion{7, {6, 7, 8, 9, 10}, 11, efs::FileTime{12}},
-      Evicted{7, 1, 2, 3, {6, 7, 8, 9, 10}, "/pfs/name"}};
+      Evicted{7, 1, 2, 3, {6, 7, 8, 9, 10}, "/pfs/name"},
+      Moved{7, 8},
+      Pinned{7, 1}};
 }
 
 std::vector<std::byte> bytes_of(const Record& record) {
@@ -80,11 +82,12 @@ bool is_of_level_7(const Record& record) {
 
 int level_of(const Record& record) {
   const bool is_content = std::holds_alternative<SetContent>(record);
-  return is_content              ? 8
-         : is_of_level_7(record) ? 7
-         : is_of_level_6(record) ? 6
-         : is_of_level_5(record) ? 5
-                                 : 4;
+  return is_content                              ? 9
+         : std::holds_alternative<Moved>(record) ? 8
+         : is_of_level_7(record)                 ? 7
+         : is_of_level_6(record)                 ? 6
+         : is_of_level_5(record)                 ? 5
+                                                 : 4;
 }
 
 // As a reader that has the level of every record.
