@@ -69,7 +69,7 @@ Status Staging::may_move(const Inode& inode, const std::string& path, unsigned p
   if (is_sealed(*container)) {
     return fail(EBUSY, "the cache shares its content");
   }
-  if (inode.is_open() || filesystem_.room_.of(inode.ino) || all.may_be_open(inode.ino)) {
+  if (inode.is_open() || all.may_be_open(inode.ino)) {
     return fail(EBUSY, "a program may have it open or mapped");
   }
   return {};

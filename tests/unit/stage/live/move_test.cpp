@@ -8,7 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "backends/virtual_device.hpp"
-#include "stage/live_scene.hpp"
+#include "unit/stage/live_scene.hpp"
 
 namespace efs::stage::test {
 namespace {
