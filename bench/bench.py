@@ -25,6 +25,8 @@ clients: the same of two clients, each bound to a CPU of its own, against one of
 intercept: calls and programs with libefs-intercept, against a tmpfs and the mount without it.
 growth: creates, opens, stats and unlinks of 10^3 to 10^5 files (--most for more), against a tmpfs.
 builds: I/O, names and staging, against another build of efs (--old).
+buffer: contents on access against staging before the start, stops of drained jobs, and a reader
+       beside files that move between backends, each with its goal.
 
 Needs root. The exit status is 1 if a workload failed, and 0 whether a goal is met or missed.
 """
@@ -38,6 +40,7 @@ import tempfile
 
 sys.dont_write_bytecode = True  # the source may be read-only
 
+import buffer  # noqa: E402
 import builds  # noqa: E402
 import clients  # noqa: E402
 import common  # noqa: E402
@@ -50,7 +53,7 @@ import workloads  # noqa: E402
 
 # In the order in which they run.
 PARTS = {**mount_io.PARTS, **staging.PARTS, **workloads.PARTS, **names.PARTS, **clients.PARTS,
-         **growth.PARTS, **intercept.PARTS, **builds.PARTS}
+         **growth.PARTS, **intercept.PARTS, **builds.PARTS, **buffer.PARTS}
 
 
 def arguments():

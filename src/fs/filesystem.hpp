@@ -472,8 +472,6 @@ class Filesystem final : private QuietFiles {
   /// Returns the containers of the backend, sorted. Notes in recovery_ if some could not be listed.
   Status list_containers(std::vector<std::uint64_t>& containers);
   Status replay() EFS_REQUIRES(mutex_);
-  /// Gives the files that have moved their containers.
-  Status place_moved() EFS_REQUIRES(mutex_);
   void look_for_failed_sync();
   Status replay_one(const store::Record& stored) EFS_REQUIRES(mutex_);
   void rebuild_reserve() EFS_REQUIRES(mutex_);

@@ -129,6 +129,11 @@ struct Inode {
   /// The content that records describe; null if the container knows it.
   const Content* content() const { return extra ? extra->content.get() : nullptr; }
 
+  /// The number of its container, if the backends do not know of moves: see fs/moved.hpp.
+  std::uint64_t container() const {
+    return extra && extra->container != 0 ? extra->container : ino;
+  }
+
   /// True if the container does not have the content, because the PFS has it.
   bool is_remote() const { return extra && extra->remote && !extra->remote->is_here; }
 

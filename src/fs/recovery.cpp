@@ -8,6 +8,7 @@
 #include "base/slow_work.hpp"
 #include "fs/filesystem.hpp"
 #include "fs/ledger_records.hpp"
+#include "fs/moved.hpp"
 #include "fs/removal_reserve.hpp"
 
 namespace efs::fs {
@@ -76,7 +77,7 @@ Status Filesystem::recover() {
   {
     WriteLock lock(mutex_);
     EFS_TRY(replay());
-    EFS_TRY(place_moved());
+    EFS_TRY(place_moved(names_, backend_));
     note_remote();
     look_for_failed_sync();
     auto emptied = EmptiedFiles::read(*medium_);
@@ -113,18 +114,6 @@ Status Filesystem::recover() {
     return fail(EIO, "the journal cannot be written to");
   }
   return options_.read_only || broken_ ? Status{} : sync_journal();
-}
-
-// Without the record the copy is a container without a file, and with it the former container is:
-// match_containers() removes either. A copy that is gone was on a backend that survives less.
-Status Filesystem::place_moved() {
-  Status done;
-  names_.for_each([&](const Inode& inode) EFS_REQUIRES_SHARED(mutex_) {
-    if (done && inode.extra && inode.extra->container != 0) {
-      done = backend_.exchange(inode.ino, inode.extra->container, Exchange::at_set_up);
-    }
-  });
-  return done ? done : fail(EUCLEAN, "a file has moved to a backend that the store lacks");
 }
 
 void Filesystem::look_for_failed_sync() {

@@ -16,6 +16,7 @@ set(sources
   ledger_log.cpp
   ledger_records.cpp
   mapped_file.cpp
+  moved.cpp
   namespace.cpp
   open_table.cpp
   ops/fill_pool.cpp

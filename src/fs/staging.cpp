@@ -448,6 +448,7 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   item.xattrs = extra.xattrs;
   item.content.remote = inode.is_remote();
   item.content.pinned = extra.pinned;
+  item.content.container = extra.container;
   if (item.content.remote) {
     item.content.fetch_failure = extra.remote->failure;
     item.content.accepts_change = extra.remote->accepts;

@@ -113,6 +113,8 @@ struct BufferedContent {
   std::string fetch_failure{};  // of a remote file: Remote::failure
   bool accepts_change = false;  // of a remote file: Remote::accepts
   bool pinned = false;          // see Staging::set_pinned()
+  // the number of a container that has moved between backends (fs/moved.hpp); 0: that of the file
+  std::uint64_t container = 0;
 };
 
 /// The group of an item, for a stage-out (result_attributes.hpp).

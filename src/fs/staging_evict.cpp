@@ -12,7 +12,8 @@ namespace {
 // True if the PFS may have the content by what the inode and its entry record.
 bool is_candidate(const Inode& inode, const ledger::FileEntry& entry) {
   return inode.is_regular() && !inode.dirty && inode.nlink == 1 && !inode.is_remote() &&
-         !inode.is_open() && !(inode.extra && inode.extra->pinned) && ((inode.extra && inode.extra->remote) || entry.exported);
+         !inode.is_open() && !(inode.extra && inode.extra->pinned) &&
+         ((inode.extra && inode.extra->remote) || entry.exported);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "base/text.hpp"
 #include "fs/ledger_records.hpp"
+#include "fs/moved.hpp"
 #include "fs/namespace.hpp"
 #include "fs/seal.hpp"
 #include "image/check_extents.hpp"
@@ -176,10 +177,14 @@ class Check {
 
   void check_containers() {
     auto backends = open_backends(store_, manifest_, true);
+    if (!backends) {
+      return find(Severity::damage, "data", describe(backends.error()));
+    }
+    compare_contents(*backends->backend);
     std::set<std::uint64_t> there;
+    const Status placed = fs::place_moved(names_, *backends->backend);
     const Status listed =
-        backends ? backends->backend->for_each([&](std::uint64_t id) { there.insert(id); })
-                 : std::unexpected(backends.error());
+        placed ? backends->backend->for_each([&](std::uint64_t id) { there.insert(id); }) : placed;
     if (!listed) {
       return find(Severity::damage, "data", describe(listed.error()));
     }
@@ -187,7 +192,6 @@ class Check {
       find(Severity::damage, "backend", missing);
     }
     report_.containers = there.size();
-    compare_contents(*backends->backend);
     for (const auto id : there) {
       check_container(*backends->backend, id);
     }
@@ -324,7 +328,7 @@ class Check {
                            backend.durability());
       return false;
     }
-    if (const auto how = changed_.find(inode.ino); how != changed_.end()) {
+    if (const auto how = changed_.find(inode.container()); how != changed_.end()) {
       find(Severity::damage, paths_[inode.ino],
            object + " is not what it was when the instance was left: " + how->second);
       return false;

@@ -114,7 +114,8 @@ Result<std::string> write_contents(int metadata, std::span<const fs::WalkItem> i
   }
   std::string text;
   for (const auto& [ino, item] : files) {
-    text += line_of({.container = ino,
+    const std::uint64_t moved = item->content.container;
+    text += line_of({.container = moved != 0 ? moved : ino,
                      .size = static_cast<std::uint64_t>(item->attributes.st_size),
                      .mtime = item->attributes.st_mtim,
                      .durable = item->content.settled});

@@ -357,6 +357,22 @@ bool is_damaged(const store::ReplayEnd& end, bool rebooted) {
          (!rebooted && (end.cut_short || end.followed || end.spoilt));
 }
 
+// The changed contents by the numbers of their files, which differ for those that have moved.
+std::map<std::uint64_t, std::string> by_file(const std::map<std::uint64_t, std::string>& changed,
+                                             fs::Staging staging) {
+  std::map<std::uint64_t, std::string> result = changed;
+  const auto items = staging.walk();
+  if (!items) {
+    return result;
+  }
+  for (const auto& item : *items) {
+    if (const auto how = changed.find(item.content.container); how != changed.end()) {
+      result.emplace(item.ino, how->second);
+    }
+  }
+  return result;
+}
+
 Result<Image> open_image(const std::string& path, Hold hold) {
   auto held = hold_store(path, hold);
   if (!held) {
@@ -390,6 +406,9 @@ Result<Image> open_image(const std::string& path, Hold hold) {
                         : ""));
   }
   image.filesystem = std::move(*filesystem);
+  if (!image.changed.empty()) {
+    image.changed = by_file(image.changed, fs::Staging(*image.filesystem));
+  }
   return image;
 }
 

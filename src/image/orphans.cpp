@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fs/moved.hpp"
 #include "fs/namespace.hpp"
 #include "stage/export/stage_out.hpp"
 #include "stage/export_source.hpp"
@@ -100,6 +101,9 @@ Result<Orphans> find_orphans(const HeldStore& held) {
   const std::string top = "lost+found",
                     own = top + "/" + held.manifest.name + "-" +
                           store::to_string(held.manifest.instance).substr(0, tag_length);
+  if (end) {
+    EFS_TRY(fs::place_moved(names, *held.backend));
+  }
   const auto nameless = nameless_containers(held, end, names);
   if (!nameless) {
     return std::unexpected(nameless.error());

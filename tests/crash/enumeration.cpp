@@ -205,11 +205,6 @@ Reference reference_of(const Scenario& scenario, Enumeration how) {
   return reference;
 }
 
-// The number of the file's container in its place.
-std::uint64_t container_of(const fs::Inode& inode) {
-  return inode.extra && inode.extra->container != 0 ? inode.extra->container : inode.ino;
-}
-
 // Checks the invariants of a namespace, and that files and containers match.
 std::string check_shape(const Namespace& names, const SimWorld& world) {
   std::map<std::uint64_t, std::uint64_t> links, subdirectories;
@@ -222,7 +217,7 @@ std::string check_shape(const Namespace& names, const SimWorld& world) {
       const fs::Inode* inode = names.find(entry.ino);
       ++links[entry.ino];
       if (inode->is_regular()) {
-        regular.insert(container_of(*inode));
+        regular.insert(inode->container());
       }
       if (inode->is_directory()) {
         ++subdirectories[at.ino];
@@ -291,7 +286,7 @@ std::string check_state(const Reference& reference, const Life& life, std::size_
         found < promise.from_record) {
       continue;
     }
-    const std::string& content = world.find(container_of(*inode))->visible;
+    const std::string& content = world.find(inode->container())->visible;
     if (content != promise.content) {
       return "file " + std::to_string(ino) + " has " + std::to_string(content.size()) +
              " bytes that are not the promised " + std::to_string(promise.content.size()) + "\n";

@@ -31,13 +31,13 @@ struct Life {
   fs::Filesystem& filesystem;
   Backend& backend;
   std::map<std::uint64_t, Promise> promises;
-  std::map<std::uint64_t, std::uint64_t> moved{};  // the numbers of containers that have moved
   // records of the reference after the current step, for promises that begin with a record
   std::size_t records_after = 0;
   std::vector<int> errors{};  // errors of the current step's calls
   std::string wrong = {};     // a violation that the step itself found
   // called after each answer, also if a step makes several calls
   std::function<void()> on_answer = {};
+  std::map<std::uint64_t, std::uint64_t> moved{};  // the numbers of containers that have moved
 
   /// Returns an answer and records its error.
   template <typename Answer>

@@ -131,6 +131,25 @@ TEST_CASE("only a regular file can be remote, and be fetched once", "[image]") {
   CHECK(names.remote_files() == 1);
 }
 
+TEST_CASE("a move that cannot be is refused", "[image]") {
+  fs::Namespace names(0755, 0, 0, 0);
+  for (const std::uint64_t ino : {7, 8}) {
+    REQUIRE(names.apply(fs::MakeNode{
+        .ino = ino, .parent = fs::root_ino, .mode = S_IFREG | 0644, .name = std::to_string(ino)}));
+  }
+  CHECK_FALSE(names.apply(fs::Moved{.ino = 9, .container = 20}));
+  CHECK_FALSE(names.apply(fs::Moved{.ino = fs::root_ino, .container = 20}));
+  CHECK_FALSE(names.apply(fs::Moved{.ino = 7, .container = 8}));
+  CHECK_FALSE(names.apply(fs::Moved{.ino = 7}));
+  CHECK(names.find(7)->container() == 7);
+  REQUIRE(names.apply(fs::Moved{.ino = 7, .container = 20}));
+  CHECK(names.find(7)->container() == 20);
+  CHECK(names.next_unused() == 21);
+  CHECK_FALSE(names.apply(fs::Pinned{.ino = fs::root_ino, .pinned = 1}));
+  CHECK_FALSE(names.apply(fs::Pinned{.ino = 7, .pinned = 2}));
+  CHECK(names.apply(fs::Pinned{.ino = 7, .pinned = 1}));
+}
+
 TEST_CASE("a symbolic link without a target is refused", "[image]") {
   fs::Namespace names(0755, 0, 0, 0);
   CHECK_FALSE(names.apply(

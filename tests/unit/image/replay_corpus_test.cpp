@@ -55,14 +55,15 @@ void add_content(test::SimWorld& world, std::uint64_t ino) {
   REQUIRE(journal->append(0, bytes, 0));
 }
 
-LeftJournal left_by(const test::Scenario& scenario, std::uint64_t smallest_compaction) {
-  test::SimWorld world(Durability::page, 1);
-  test::SimBackend backend(world);
+LeftJournal left_by(const test::Scenario& scenario, std::uint64_t smallest_compaction,
+                    std::size_t places = 1) {
+  test::SimWorld world(Durability::page, 1, places);
+  const auto backend = test::open_store(world).value();
   auto filesystem =
-      fs::Filesystem::open(backend, {.medium = std::make_shared<test::SimMedium>(world),
-                                     .smallest_compaction = smallest_compaction})
+      fs::Filesystem::open(*backend, {.medium = std::make_shared<test::SimMedium>(world),
+                                      .smallest_compaction = smallest_compaction})
           .value();
-  test::Life life{world, *filesystem, backend, {}, 0};
+  test::Life life{world, *filesystem, *backend, {}, 0};
   REQUIRE(filesystem->make_node({.request = 77}, fs::root_ino, "asked", S_IFREG | 0600, 0));
   for (const auto& step : scenario) {
     step.run(life);
@@ -109,6 +110,7 @@ void make_corpus() {
   write_saved("exports", left_by(test::every_export(), 1U << 30U));
   write_saved("losses", left_by(test::every_loss(), 1U << 30U));
   write_saved("evictions", left_by(test::every_eviction(), 1U << 30U));
+  write_saved("moves", left_by(test::every_move(), 1U << 30U, 2));
   write_saved("fetches", left_by(test::every_fetch(), 1U << 30U));
   write_saved("snapshot", left_by(test::every_operation(), 1500));
 }
