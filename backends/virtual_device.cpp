@@ -143,18 +143,20 @@ class VirtualDevice final : public Backend {
 
   Result<std::shared_ptr<Container>> create_at(std::uint64_t id, unsigned first,
                                                CachePolicy policy) override {
-    if (!claim(id, first)) {
+    const std::uint64_t number = claim(id, first);
+    if (number == 0) {
       return fail(EEXIST);
     }
-    auto made = member(first).create(id, policy);
+    auto made = member(first).create(number, policy);
     for (unsigned step = 1;
          options_.spill && !made && made.error().code == ENOSPC && step < places(); ++step) {
       const unsigned next = (first + step) % places();
-      move_claim(id, next);
-      made = member(next).create(id, policy);
+      move_claim(number, next);
+      made = member(next).create(number, policy);
     }
     if (!made) {
-      disclaim(id, id);
+      const WriteLock lock(mutex_);
+      index_.erase(number);
     }
     return made;
   }
@@ -164,14 +166,19 @@ class VirtualDevice final : public Backend {
     return fail(EXDEV);
   }
 
-  // With the lock: an exchange sees this open, or this open sees the exchange.
+  // An exchange finds the container open, or this finds the exchange.
   Result<std::shared_ptr<Container>> open(std::uint64_t id, CachePolicy policy) override {
-    const ReadLock lock(mutex_);
-    const Held held = find(id);
-    if (held.member == nullptr) {
-      return fail(ENOENT);
+    for (;;) {
+      const Held held = holder(id);
+      if (held.member == nullptr) {
+        return fail(ENOENT);
+      }
+      auto opened = held.member->open(held.number, policy);
+      const ReadLock lock(mutex_);
+      if (numbers_.member_of(id) == held.number) {
+        return opened;
+      }
     }
-    return held.member->open(held.number, policy);
   }
 
   Status label(std::uint64_t id) override {
@@ -337,12 +344,6 @@ class VirtualDevice final : public Backend {
       }
     }
     numbers_.exchange(id, other);
-    if (one.member == nullptr) {
-      numbers_.forget(other);
-    }
-    if (two.member == nullptr) {
-      numbers_.forget(id);
-    }
     return {};
   }
 
@@ -415,18 +416,20 @@ class VirtualDevice final : public Backend {
     return listed_;
   }
 
-  bool claim(std::uint64_t id, unsigned place) {
+  /// Returns the number in the member; 0: there is such a container.
+  std::uint64_t claim(std::uint64_t id, unsigned place) {
     WriteLock lock(mutex_);
-    if (index_.find(id)) {
-      return false;
+    const std::uint64_t number = numbers_.member_of(id);
+    if (number == 0 || index_.find(number)) {
+      return 0;
     }
-    index_.set(id, place);
-    return true;
+    index_.set(number, place);
+    return number;
   }
 
-  void move_claim(std::uint64_t id, unsigned place) {
+  void move_claim(std::uint64_t number, unsigned place) {
     WriteLock lock(mutex_);
-    index_.set(id, place);
+    index_.set(number, place);
   }
 
   void disclaim(std::uint64_t id, std::uint64_t number) {

@@ -3,7 +3,7 @@
 // Implements POSIX rules over the namespace, the journal and a backend. Its callers (FUSE, staging,
 // control) have no policy of their own. ops/ has one operation a file. The kernel checks
 // permissions (default_permissions). The file system keeps names and attributes. Data are in
-// containers whose number is the inode's.
+// containers whose number is the inode's (after a move between backends: fs/moved.hpp).
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>

@@ -15,7 +15,9 @@ Status place_moved(const Namespace& names, Backend& backend) {
       done = backend.exchange(inode.ino, inode.container(), Exchange::at_set_up);
     }
   });
-  return done ? done : fail(EUCLEAN, "files have moved to a backend that the store lacks");
+  return done || done.error().code != EXDEV
+             ? done
+             : fail(EUCLEAN, "files have moved to a backend that the store lacks");
 }
 
 }  // namespace efs::fs

@@ -545,7 +545,8 @@ class Staging {
   /// Sets what a move knows of the file before its copy.
   Status look_before_move(Move& move);
   Status make_target(Move& move);
-  Status sync_target(const Move& move, const struct stat& times);
+  /// Gives the copy its times, and makes it durable.
+  Status secure_copy(const Move& move);
   /// Records that the target is the file's container. Its number is then that of the former one.
   Status switch_container(const Move& move);
   /// As open_container(), also of a remote file.

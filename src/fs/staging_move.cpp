@@ -76,6 +76,12 @@ Status Staging::may_move(const Inode& inode, const std::string& path, unsigned p
 }
 
 Result<std::optional<Staging::Move>> Staging::begin_move(const std::string& path, unsigned place) {
+  if (filesystem_.failed()) {
+    return fail(EROFS, "the file system is read-only: its journal has failed");
+  }
+  if (place >= filesystem_.backend_.places()) {
+    return fail(EINVAL, "there is no such backend");
+  }
   Move move{.path = path, .place = place, .source = {}, .target = {}};
   {
     const ReadLock lock(filesystem_.mutex_);
@@ -110,10 +116,9 @@ Status Staging::look_before_move(Move& move) {
   if (inode.ino != move.ino) {
     return fail(ESTALE, "another file has this name by now");
   }
-  EFS_TRY(may_move(inode, move.path, move.place));
-  move.edits = inode.edits;
+  move.edits = inode.edits;  // first: an open for writing, from now on, changes this number
   move.is_reserved = inode.reserved;
-  return {};
+  return may_move(inode, move.path, move.place);
 }
 
 // A backend that spills would make it elsewhere.
@@ -154,29 +159,44 @@ void Staging::abandon_move(Move move) {
 
 // R1: the copy is durable before the record.
 Status Staging::end_move(Move move) {
-  const auto times = move.source->attributes();
-  move.source.reset();
-  Status done = times ? sync_target(move, *times) : std::unexpected(times.error());
-  move.target.container.reset();
+  Status done;
   bool waits = false;  // the former container, for the record
-  if (done) {
-    close_unused(move.ino);
-    const WriteLock lock(filesystem_.mutex_);
-    done = switch_container(move);
-    waits = done && filesystem_.waits_for_journal(move.target.ino);
+  try {
+    done = secure_copy(move);
+    move.source.reset();
+    move.target.container.reset();
+    if (done) {
+      close_unused(move.ino);
+      const WriteLock lock(filesystem_.mutex_);
+      done = switch_container(move);
+      waits = done && filesystem_.waits_for_journal(move.target.ino);
+    }
+  } catch (const std::bad_alloc&) {  // before the exchange
+    done = fail(ENOMEM);
+    move.source.reset();
+    move.target.container.reset();
   }
   if (done) {
     filesystem_.remove_container({.gone = true, .container = move.target.ino, .waits = waits});
     filesystem_.backend_.look_again(false);
+    if (KernelView* kernel = filesystem_.kernel_) {
+      kernel->space_given_back(move.ino);
+    }
   } else if (!filesystem_.failed()) {  // else the journal may have the record
     abandon(move.target.ino);
   }
   return done;
 }
 
-Status Staging::sync_target(const Move& move, const struct stat& times) {
+// A write-back of the source that failed would be forgotten with it.
+Status Staging::secure_copy(const Move& move) {
+  const auto times = move.source->attributes();
+  EFS_TRY(times);
+  if (filesystem_.holder_of(move.ino).durability() == Durability::page) {
+    EFS_TRY(move.source->sync(false));
+  }
   Container& target = *move.target.container;
-  EFS_TRY(target.set_times(FileTime(times.st_atim), FileTime(times.st_mtim)));
+  EFS_TRY(target.set_times(FileTime(times->st_atim), FileTime(times->st_mtim)));
   if (filesystem_.needs_no_sync() || !filesystem_.options_.rules.sync_before_moved) {
     return {};
   }
@@ -205,6 +225,7 @@ Status Staging::switch_container(const Move& move) {
     return fail(ESTALE, "a program has changed or read it meanwhile");
   }
   const FileTime shown = shown_ctime(inode, *now);
+  (void)inode.more();  // now: apply() must not lack memory after the exchange
   EFS_TRY(all.exchange(move.ino, move.target.ino, Exchange::if_unused));
   const Status recorded =
       filesystem_.commit(0, Moved{.ino = move.ino, .container = move.target.ino});

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Several processes make random system calls on the mount, and the same calls on a tmpfs. The
-# results must not differ, while files are loaded and unloaded and the worker is killed. Between the
+# results must not differ, while files are loaded and unloaded, all contents move between two backends
+# and the worker is killed. Between the
 # rounds the instance ends and starts again: by stop --keep and start, or both processes are killed
 # and the next start continues. At the end results-dir equals the mirror.
 #   random_operations_test.sh BIN_DIR
@@ -38,10 +39,19 @@ beside() {
     cp "$MNT/input/large" "$MNT/own/$count" && cp "$PFS/input/large" "$MIRROR/own/$count"
     "$EFS" unload -w -i "$NAME" "own/$count" >"$S/said.unload" 2>&1 || fail "round $1: unload" "$(cat "$S/said.unload")"
     cmp -s "$PFS/input/large" "$OUT/own/$count" || fail "round $1: what was unloaded is what was written"
+    [ -z "${places:-}" ] || move_all "$1"
     if kernel_has_it && [ "$1" != 0 ]; then
       pid=$(worker) && kill -KILL "$pid" && await 20 settled "$pid" || fail "round $1: a successor"
     fi
   done
+}
+
+# Files that a process has open stay: exit code 3.
+move_all() {
+  local to code
+  to=$(echo "$places" | cut -d' ' -f$((count % 2 + 1)))
+  "$EFS" move -i "$NAME" p0 p1 p2 own --to "$to" >"$S/said.move" 2>&1; code=$?
+  [ $code = 0 ] || [ $code = 3 ] || fail "round $1: move to $to" "exit code $code: $(tail -n 5 "$S/said.move")"
 }
 
 round() {  # round NUMBER: three processes with what goes on beside them
@@ -83,6 +93,7 @@ life() {
     comes_again "$number"
   done
   rm -rf "${MNT:?}/input"
+  [ -z "${places:-}" ] || check "$name: contents have moved" grep -q 'event=moved' "$EFS_RUNTIME_DIR/$name/efsd.log"
   check "$name: stop" "$EFS" stop "$name"
   rm -f "$OUT"/efs-re*
   check "$name: results-dir has what the mirror has" python3 - "$SOURCE/tests/mount" "$MIRROR" "$OUT" <<'PYTHON'
@@ -102,6 +113,8 @@ lives() {
   [ $failed != 0 ] || life daemon '-o daemon-io' "$rounds"
   [ $failed != 0 ] || life writeback '-o writeback' "$rounds"
   [ $failed != 0 ] || { mkdir -p "$S/store"; CAPACITY='256 MiB' life disk '' "$rounds" "backends: [ [ id: disk, type: NVRAM-NVML, daxfs: $S/store, capacity: 256 MiB ] ]"; }
+  [ $failed != 0 ] || { mkdir -p "$S/second"; places='fast second' life moves '' "$rounds" "backends: [ {id: fast, type: DRAM, capacity: 256 MiB}, {id: second, type: NVRAM-NVML, daxfs: $S/second} ]"; }
+  [ $failed != 0 ] || { mkdir -p "$S/third"; places='fast third' life moves_daemon '-o daemon-io' "$rounds" "backends: [ {id: fast, type: DRAM, capacity: 256 MiB}, {id: third, type: NVRAM-NVML, daxfs: $S/third} ]"; }
 }
 
 done_with_mirror() { rm -rf "$MIRROR"; finish; }

@@ -33,7 +33,7 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
                                             bool just_made) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   bool dirty = false;
-  Opened opened{.passthrough = holder_of(ino).offers_descriptor()};
+  Opened opened;
   {
     ReadLock lock(mutex_);
     auto found = regular(ino);
@@ -44,15 +44,14 @@ Result<Filesystem::Opened> Filesystem::open(const Caller& caller, std::uint64_t 
     if (writes && inode.may_have_been_withdrawn()) {
       return fail(ESTALE);
     }
-    // The kernel writes through a passthrough descriptor without a word to us, so an inode whose
-    // privilege bits must fall at the first write keeps to the daemon's path.
-    if (inode.carries_privilege()) {
-      opened.passthrough = false;
-    }
     // Counted in one step with the look at the dirty bit: an unload that makes the file clean after
     // this sees it.
     dirty = inode.dirty;
     EFS_TRY(add_open(caller, inode, flags, opened));
+    // The kernel writes through a passthrough descriptor without a word to us, so an inode whose
+    // privilege bits must fall at the first write keeps to the daemon's path. From here on the
+    // content does not move to another backend.
+    opened.passthrough = !inode.carries_privilege() && holder_of(ino).offers_descriptor();
   }
   Status status = opened.passthrough ? Status() : has_container(backend_, ino);
   if (status) {

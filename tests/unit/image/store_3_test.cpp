@@ -278,18 +278,18 @@ TEST_CASE("a store that a newer efs wrote is refused, and is left as it is", "[i
   }
   for (const unsigned type : {0U, 99U}) {
     const test::DeadImage dead;
-    append(dead, std::vector{std::byte(type), std::byte{8}, std::byte{1}});
+    append(dead, std::vector{std::byte(type), std::byte{9}, std::byte{1}});
     const auto last = test::record_offsets(text_of(dead.journal())).size() - 1;
     check_refused(dead, "record " + std::to_string(last) + ": a record of type " +
                             std::to_string(type) +
-                            " needs level 8 of the format, and this efs has level 7. Nothing was "
+                            " needs level 9 of the format, and this efs has level 8. Nothing was "
                             "removed. ");
   }
   const test::DeadImage dead;
   std::vector<std::byte> content;
   fs::encode(fs::SetContent{.ino = dead.ino("d/big"), .size = 10}, content);
   append(dead, content);
-  check_refused(dead, "a record of type 15 needs level 8 of the format");
+  check_refused(dead, "a record of type 15 needs level 9 of the format");
 }
 
 TEST_CASE("records and fields of a newer efs that an older one may skip are skipped",

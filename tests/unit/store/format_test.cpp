@@ -226,7 +226,7 @@ std::vector<Pinned> pinned() {
        "3c3d3e3f40414243 4445464748494a4b 4c4d4e4f50515253 5455565758595a5b 5c5d5e5f60616263 "
        "04000000 2f732f6e"},
       {Moved{.ino = u64(0x10), .container = u64(0x18)}, "1b 08 1011121314151617 18191a1b1c1d1e1f"},
-      {Pinned{.ino = u64(0x10), .pinned = 0x18}, "1c 04 1011121314151617 18"}};
+      {fs::Pinned{.ino = u64(0x10), .pinned = 0x18}, "1c 04 1011121314151617 18"}};
 }
 
 std::vector<std::byte> bytes_of(const fs::Record& record) {
