@@ -27,6 +27,8 @@ growth: creates, opens, stats and unlinks of 10^3 to 10^5 files (--most for more
 builds: I/O, names and staging, against another build of efs (--old).
 buffer: contents on access against staging before the start, stops of drained jobs, and a reader
        beside files that move between backends, each with its goal.
+contained: fio with its engines psync, mmap and libpmem on the mount and on memory, in and outside a
+       container of bubblewrap.
 
 Needs root. The exit status is 1 if a workload failed, and 0 whether a goal is met or missed.
 """
@@ -44,6 +46,7 @@ import buffer  # noqa: E402
 import builds  # noqa: E402
 import clients  # noqa: E402
 import common  # noqa: E402
+import contained  # noqa: E402
 import growth  # noqa: E402
 import intercept  # noqa: E402
 import mount_io  # noqa: E402
@@ -53,7 +56,8 @@ import workloads  # noqa: E402
 
 # In the order in which they run.
 PARTS = {**mount_io.PARTS, **staging.PARTS, **workloads.PARTS, **names.PARTS, **clients.PARTS,
-         **growth.PARTS, **intercept.PARTS, **builds.PARTS, **buffer.PARTS}
+         **growth.PARTS, **intercept.PARTS, **builds.PARTS, **buffer.PARTS,
+         **contained.PARTS}
 
 
 def arguments():
