@@ -18,8 +18,8 @@ namespace {
 class PrimaryGroups {
  public:
   gid_t of(uid_t uid) {
-    if (uid == ::geteuid()) {
-      return ::getegid();
+    if (uid == user_) {
+      return group_;
     }
     const auto known = groups_.find(uid);
     if (known != groups_.end()) {
@@ -30,6 +30,8 @@ class PrimaryGroups {
   }
 
  private:
+  const uid_t user_ = ::geteuid();
+  const gid_t group_ = ::getegid();
   std::unordered_map<uid_t, gid_t> groups_;
 };
 
