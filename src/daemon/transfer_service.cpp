@@ -245,6 +245,19 @@ void TransferService::end_evictions() {
   (void)staging.free_evicted(remote);  // what it cannot free, the next fetch frees
 }
 
+void TransferService::end_dead_fetches() {
+  fs::Staging staging(its_.store.files());
+  if (staging.reserved_bytes() == 0) {
+    return;
+  }
+  Backend& backend = its_.store.buffer().backend;
+  for (const auto& file : staging.remote_files(false)) {
+    if (const auto now = backend.attributes(file.ino); now && now->st_blocks > 0) {
+      (void)staging.begin_fetch(file.ino);  // empties it
+    }
+  }
+}
+
 // Evictable contents must not take the room that others have reserved.
 Space TransferService::space() {
   Space space = its_.store.space();

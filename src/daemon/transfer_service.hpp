@@ -76,6 +76,9 @@ class TransferService final : public StatusSource,
   /// Fetches the content of a remote file. Without a turn, if a program may wait for it.
   FetchOutcome fetch(std::uint64_t ino, stage::Progress& progress) override;
 
+  /// Empties the containers that a dead worker has filled in part: their room would count twice,
+  /// because the whole content has reserved room. Call it before fetches begin.
+  void end_dead_fetches();
   void end_evictions() override;
   stage::Eviction evict(std::uint64_t bytes, stage::Progress& progress) override;
 
