@@ -112,6 +112,8 @@ struct BufferedContent {
   bool remote = false;          // the content is not here: see Remote
   std::string fetch_failure{};  // of a remote file: Remote::failure
   bool accepts_change = false;  // of a remote file: Remote::accepts
+  bool evictable = false;       // of a remote file: Remote::evictable
+  std::string remote_source{};  // of a remote file: Remote::source
 };
 
 /// The group of an item, for a stage-out (result_attributes.hpp).
