@@ -271,7 +271,7 @@ stage::Eviction TransferService::evict(std::uint64_t bytes, stage::Progress& pro
   const stage::Options how = options();
   return stage::evict(
       {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
-      bytes);
+      bytes, refusals_);
 }
 
 stage::Receipt TransferService::unload_by(const stage::UnloadRequest& what,

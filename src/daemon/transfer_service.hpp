@@ -26,9 +26,9 @@
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until(), drain(), drop(), fetch(), evict() and the figures are
-/// thread-safe. The other functions are for the thread of the instance. The buffer must be open,
-/// except for inherit() and the figures.
+/// load(), unload(), unload_until(), drain(), drop(), fetch() and the figures are thread-safe.
+/// evict() is for one thread. The other functions are for the thread of the instance. The buffer
+/// must be open, except for inherit() and the figures.
 class TransferService final : public StatusSource,
                               public LiveTransfers,
                               public DrainTransfers,
@@ -143,6 +143,7 @@ class TransferService final : public StatusSource,
   TurnGate in_gate_;                                 // of loads and fetches
   std::optional<SlotClient::Held> fetch_turn_;       // with in_gate_
   std::atomic<bool> may_have_left_partials_{false};  // a transfer failed
+  stage::Refusals refusals_;                         // for evict()
   Unloaded unloaded_;
   mutable Mutex mutex_;  // rank 90 (leaf)
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);
