@@ -254,6 +254,29 @@ bool evicts_result(const JobConfig& config, std::string_view path) {
   return rule != nullptr && rule->evict == Evict::when_full;
 }
 
+// Only the planner knows which names are in a list, so a list that keeps its inputs keeps all.
+bool evicts_input(const JobConfig& config, std::string_view path) {
+  bool is_named = false;
+  for (const auto& resource : config.resources) {
+    if (resource.is_list) {
+      if (resource.evict != Evict::when_full) {
+        return false;
+      }
+      is_named = true;
+      continue;
+    }
+    const auto name = place_of(config, resource);
+    const bool names_it = deepest_match(path, [&](auto part) {
+                            return resource.is_glob ? glob_match(name, part) : part == name;
+                          }).has_value();
+    if (names_it && resource.evict != Evict::when_full) {
+      return false;
+    }
+    is_named = is_named || names_it;
+  }
+  return is_named;
+}
+
 bool evicts(const JobConfig& config) {
   const auto may_evict = [](const auto& one) {
     return one.evict == Evict::when_full;

@@ -273,6 +273,9 @@ bool drains_results(const JobConfig& config);
 std::optional<VersionName> version_name(const JobConfig& config, std::string_view path);
 /// Returns whether results at `path` may lose their contents when the buffer is full.
 bool evicts_result(const JobConfig& config, std::string_view path);
+/// Returns whether the input at `path`, whose content was copied before the job started or by a
+/// load, may lose its content likewise: all resources that name it have `evict: when-full`.
+bool evicts_input(const JobConfig& config, std::string_view path);
 /// Returns whether any resource or rule has `evict: when-full`.
 bool evicts(const JobConfig& config);
 /// Returns whether any rule has `keep`.

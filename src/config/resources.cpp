@@ -358,9 +358,9 @@ void read_resources(const std::vector<Section>& sections, JobConfig& config,
     }
     if (resource.evict == Evict::when_full) {
       check_evict(section,
-                  {.is_there = resource.stage == StageWhen::on_access,
-                   .what = "stage: on-access",
-                   .advice = "add stage: on-access"},
+                  {.is_there = resource.stage != StageWhen::background,
+                   .what = "stage: now or on-access",
+                   .advice = "the background fetches all its contents, so they must stay"},
                   config, problems);
     }
     check_changed(section, resource, problems);

@@ -146,6 +146,9 @@ class FetchControl {
   FetchControl(const FetchControl&) = delete;
   FetchControl& operator=(const FetchControl&) = delete;
 
+  /// Starts the threads for a request of so many files. Threads have the priority of their caller,
+  /// which is lower in a task.
+  virtual void prepare(std::size_t files) = 0;
   /// Fetches these files before all others but those that programs wait for. A task calls it: the
   /// buffer stays open meanwhile.
   virtual control::replies::TaskOutcome fetch_files(const Request& what,

@@ -139,6 +139,10 @@ void Evictor::work() noexcept {
       (void)changed_.wait_until(mutex_, Clock::now() + pause);
     }
   }
+  try {
+    tell_sum(true);
+  } catch (const std::bad_alloc&) {
+  }  // the status has the figures
   works_ = false;
   changed_.notify_all();
   mutex_.unlock();
@@ -146,6 +150,7 @@ void Evictor::work() noexcept {
 
 // An operation that found no room may need more than is missing by the figures of the backend.
 std::uint64_t Evictor::evict(std::uint64_t wanted) try {
+  tell_sum(false);
   const Space space = its_.transfers.space();
   std::uint64_t bytes = bytes_to_free(space, wanted);
   if (bytes == 0 && wanted == 0) {
@@ -177,10 +182,22 @@ std::uint64_t Evictor::evict(std::uint64_t wanted) try {
   return 0;
 }
 
+// A job whose buffer is always full has many rounds.
+void Evictor::tell_sum(bool is_last) {
+  const auto now = Clock::now();
+  if (untold_bytes_ > 0 && (is_last || now >= tells_at_)) {
+    log::info("event=evicted files={} bytes={}", std::exchange(untold_files_, 0),
+              std::exchange(untold_bytes_, 0));
+    tells_at_ = now + between_lines;
+  }
+}
+
 void Evictor::tell(const stage::Eviction& done) {
+  untold_files_ += done.files;
+  untold_bytes_ += done.bytes;
   if (done.bytes > 0) {
     is_told_ = false;
-    log::info("event=evicted files={} bytes={}", done.files, done.bytes);
+    tell_sum(false);
   } else if (!std::exchange(is_told_, true)) {
     log::warn("event=nothing_to_evict tried={} reason=\"{}\"", done.stayed,
               printable(done.why.empty() ? "no file may be evicted" : done.why));

@@ -25,9 +25,8 @@ namespace efs::daemon {
 /// quarter; and at least what is missing to `wanted` and the journal's share. 0: nothing.
 std::uint64_t bytes_to_free(const Space& space, std::uint64_t wanted);
 
-/// One thread calls begin() and end(). make_room(), keep_reserve() and
-/// add_status() are thread-safe. Its thread
-/// calls the PFS, which may hang.
+/// One thread calls begin() and end(). make_room(), keep_reserve() and add_status() are
+/// thread-safe. Its thread calls the PFS, which may hang.
 class Evictor final : public fs::RoomMaker, public StatusSource {
  public:
   using Clock = std::chrono::steady_clock;
@@ -41,6 +40,7 @@ class Evictor final : public fs::RoomMaker, public StatusSource {
   static constexpr auto patience = std::chrono::seconds(5);
   static constexpr auto patience_of_fetches = std::chrono::seconds(20);
   static constexpr auto patience_of_opens = std::chrono::seconds(1);  // there is room yet
+  static constexpr auto between_lines = std::chrono::seconds(5);      // of the log
   // The most requests that wait for more than a round: other threads serve what may give room, such
   // as closes.
   static constexpr unsigned most_waiting = 8;
@@ -72,6 +72,8 @@ class Evictor final : public fs::RoomMaker, public StatusSource {
   /// One round. Returns the bytes that it has freed.
   std::uint64_t evict(std::uint64_t wanted);
   void tell(const stage::Eviction& done);
+  /// Logs what was evicted since the last line, unless that line is too new.
+  void tell_sum(bool is_last);
 
   const Parts its_;
   KeptEvicted own_figures_;
@@ -91,7 +93,9 @@ class Evictor final : public fs::RoomMaker, public StatusSource {
   Clock::time_point rests_until_ EFS_GUARDED_BY(mutex_){};
   std::string why_ EFS_GUARDED_BY(mutex_);  // the last round freed nothing; "": it did
   // for the thread
-  bool is_told_ = false;        // that nothing could be freed
+  bool is_told_ = false;  // that nothing could be freed
+  std::uint64_t untold_files_ = 0, untold_bytes_ = 0;
+  Clock::time_point tells_at_{};
   bool is_unfinished_ = false;  // Eviction::is_unfinished of the last round
   std::jthread thread_;
 };

@@ -53,8 +53,17 @@ void Fetcher::fetch_all() {
   }
   if (working_ == 0) {
     refuse_all();
+    fail_background();
   }
   changed_.notify_all();
+}
+
+// Whoever waits for the background learns that nothing fetches it: the next open tries again.
+void Fetcher::fail_background() {
+  if (!background_left_.empty()) {
+    background_failed_.merge(background_left_);
+    error_ = "no thread could be started for fetches";
+  }
 }
 
 void Fetcher::queue_background(const std::vector<fs::Staging::RemoteFile>& files) {

@@ -61,6 +61,7 @@ class Fetcher final : public StatusSource, public FetchControl {
   bool end(Time until);
 
   void add_status(control::replies::Status& status) override;
+  void prepare(std::size_t files) override;
   control::replies::TaskOutcome fetch_files(const Request& what,
                                             stage::Progress& progress) override;
   bool is_fetching(std::uint64_t ino) override;
@@ -82,6 +83,7 @@ class Fetcher final : public StatusSource, public FetchControl {
   void note_opened(std::uint64_t ino) noexcept EFS_REQUIRES(mutex_);
   void queue_background(const std::vector<fs::Staging::RemoteFile>& files) EFS_REQUIRES(mutex_);
   void refuse_all() EFS_REQUIRES(mutex_);
+  void fail_background() EFS_REQUIRES(mutex_);
   void add_thread() EFS_REQUIRES(mutex_);
   /// Starts threads for so many files that no program waits for.
   void add_threads(std::size_t files) EFS_REQUIRES(mutex_);

@@ -41,11 +41,20 @@ void Fetcher::count(Asked& asked, std::uint64_t ino, const FetchOutcome& outcome
   }
 }
 
+void Fetcher::prepare(std::size_t files) {
+  const MutexLock lock(mutex_);
+  if (fetches_) {
+    add_threads(files);
+  }
+}
+
 void Fetcher::queue_asked(Asks::iterator asked, const Request& what) {
   for (const auto& file : what.files) {
     queue_.ask(file.ino);
   }
-  add_threads(asked->left.size());
+  if (working_ == 0) {
+    add_threads(asked->left.size());
+  }
   changed_.notify_all();
 }
 
@@ -119,7 +128,10 @@ Fetcher::Background Fetcher::await_background(std::chrono::milliseconds time) {
   const MutexLock lock(mutex_);
   while (serves_ && (!fetches_ || !background_left_.empty()) && changed_.wait_until(mutex_, end)) {
   }
-  return {.left = background_left_.size(),
+  // before fetch_all() none is queued, although all may be left
+  const bool is_starting = serves_ && !fetches_;
+  return {.left = is_starting ? fs::Staging(*files_).remote_files(true).size()
+                              : background_left_.size(),
           .failed = background_failed_.size(),
           .last_error = error_,
           .is_over = fetches_ && background_left_.empty(),

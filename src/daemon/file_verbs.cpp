@@ -196,6 +196,7 @@ Json FileVerbs::fetch(const OpenBuffer& buffer, const requests::Fetch& request) 
       ++what.already;
     }
   }
+  its_.fetches.prepare(what.files.size());
   return line_of(its_.tasks.start(
       TaskKind::fetch, headline(*names),
       [&fetches = its_.fetches, what = std::move(what)](stage::Progress& progress) {

@@ -245,6 +245,19 @@ void TransferService::end_evictions() {
   (void)staging.free_evicted(remote);  // what it cannot free, the next fetch frees
 }
 
+void TransferService::end_dead_fetches() {
+  fs::Staging staging(its_.store.files());
+  if (staging.reserved_bytes() == 0) {
+    return;
+  }
+  Backend& backend = its_.store.buffer().backend;
+  for (const auto& file : staging.remote_files(false)) {
+    if (const auto now = backend.attributes(file.ino); now && now->st_blocks > 0) {
+      (void)staging.begin_fetch(file.ino);  // empties it
+    }
+  }
+}
+
 // Evictable contents must not take the room that others have reserved.
 Space TransferService::space() {
   Space space = its_.store.space();
@@ -258,7 +271,7 @@ stage::Eviction TransferService::evict(std::uint64_t bytes, stage::Progress& pro
   const stage::Options how = options();
   return stage::evict(
       {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
-      bytes);
+      bytes, refusals_);
 }
 
 stage::Receipt TransferService::unload_by(const stage::UnloadRequest& what,

@@ -26,9 +26,9 @@
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until(), drain(), drop(), fetch(), evict() and the figures are
-/// thread-safe. The other functions are for the thread of the instance. The buffer must be open,
-/// except for inherit() and the figures.
+/// load(), unload(), unload_until(), drain(), drop(), fetch() and the figures are thread-safe.
+/// evict() is for one thread. The other functions are for the thread of the instance. The buffer
+/// must be open, except for inherit() and the figures.
 class TransferService final : public StatusSource,
                               public LiveTransfers,
                               public DrainTransfers,
@@ -76,6 +76,9 @@ class TransferService final : public StatusSource,
   /// Fetches the content of a remote file. Without a turn, if a program may wait for it.
   FetchOutcome fetch(std::uint64_t ino, stage::Progress& progress) override;
 
+  /// Empties the containers that a dead worker has filled in part: their room would count twice,
+  /// because the whole content has reserved room. Call it before fetches begin.
+  void end_dead_fetches();
   void end_evictions() override;
   stage::Eviction evict(std::uint64_t bytes, stage::Progress& progress) override;
 
@@ -140,6 +143,7 @@ class TransferService final : public StatusSource,
   TurnGate in_gate_;                                 // of loads and fetches
   std::optional<SlotClient::Held> fetch_turn_;       // with in_gate_
   std::atomic<bool> may_have_left_partials_{false};  // a transfer failed
+  stage::Refusals refusals_;                         // for evict()
   Unloaded unloaded_;
   mutable Mutex mutex_;  // rank 90 (leaf)
   std::optional<stage::StagedIn> staged_in_ EFS_GUARDED_BY(mutex_);

@@ -623,6 +623,9 @@ class Filesystem final : private QuietFiles {
   Status leaves_room(std::uint64_t bytes, std::uint64_t own = 0) const EFS_EXCLUDES(mutex_);
   Status leaves_room_behind(std::uint64_t ino, std::uint64_t offset, std::uint64_t bytes)
       EFS_EXCLUDES(mutex_);
+  /// The same for the blocks of this range that the file lacks.
+  Status leaves_room_for_blocks(std::uint64_t ino, std::uint64_t offset, std::uint64_t length)
+      EFS_EXCLUDES(mutex_);
   Status admit_new_file() EFS_EXCLUDES(mutex_);
 
   void note_remote() EFS_REQUIRES(mutex_) { has_remote_ = names_.remote_files() > 0; }

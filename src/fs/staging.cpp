@@ -452,6 +452,8 @@ WalkItem Staging::item_of(const WalkStep& step) const {
   if (item.content.remote) {
     item.content.fetch_failure = extra.remote->failure;
     item.content.accepts_change = extra.remote->accepts;
+    item.content.evictable = extra.remote->evictable;
+    item.content.remote_source = extra.remote->source;
   }
   if (S_ISLNK(inode.mode)) {
     item.target = extra.target;

@@ -115,6 +115,8 @@ struct BufferedContent {
   bool pinned = false;          // see Staging::set_pinned()
   // the number of a container that has moved between backends (fs/moved.hpp); 0: that of the file
   std::uint64_t container = 0;
+  bool evictable = false;       // of a remote file: Remote::evictable
+  std::string remote_source{};  // of a remote file: Remote::source
 };
 
 /// The group of an item, for a stage-out (result_attributes.hpp).
@@ -248,11 +250,13 @@ class Staging {
     std::uint64_t bytes = 0;  // that its content takes
     FileTime since;           // when its container changed last
     bool was_used = false;    // was opened since the last call
-    // of an evictable input: what the PFS has; nullopt: a result that was exported
+    bool is_input = false;    // false: a result that was exported
+    // of an input whose content came by a fetch: what the PFS has
     std::optional<Remote> remote{};
   };
 
-  /// Evictable inputs whose contents are here, and results of which results-dir has a copy.
+  /// Whole inputs whose contents are here, and results of which results-dir has a copy. Those whose
+  /// contents the cache shares are left out.
   std::vector<EvictionCandidate> eviction_candidates();
   /// Makes the file remote: only `remote` has its content from here on, until it is fetched again.
   /// The same checks as of drop_unused(), and its size must be that of `remote.version`. The

@@ -12,8 +12,8 @@ namespace {
 // True if the PFS may have the content by what the inode and its entry record.
 bool is_candidate(const Inode& inode, const ledger::FileEntry& entry) {
   return inode.is_regular() && !inode.dirty && inode.nlink == 1 && !inode.is_remote() &&
-         !inode.is_open() && !(inode.extra && inode.extra->pinned) &&
-         ((inode.extra && inode.extra->remote) || entry.exported);
+         !inode.is_open() && !(inode.extra && inode.extra->pinned) && entry.parts.empty() &&
+         (entry.imported || entry.exported);
 }
 
 }  // namespace
@@ -35,15 +35,16 @@ std::vector<Staging::EvictionCandidate> Staging::eviction_candidates() {
       return;
     }
     const auto attributes = filesystem_.container_stat_of(inode, nullptr);
-    if (!attributes || attributes->st_blocks == 0) {
+    if (!attributes || attributes->st_blocks == 0 || is_sealed(*attributes)) {
       return;
     }
     EvictionCandidate one{.ino = inode.ino,
                           .path = names.text(),
                           .bytes = static_cast<std::uint64_t>(attributes->st_blocks) * 512,
                           .since = FileTime(attributes->st_ctim),
-                          .was_used = inode.was_used.exchange(false)};
-    if (is_input) {
+                          .was_used = inode.was_used.exchange(false),
+                          .is_input = is_input};
+    if (is_input && inode.extra && inode.extra->remote) {
       one.remote = *inode.extra->remote;
     }
     found.push_back(std::move(one));

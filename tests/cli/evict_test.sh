@@ -26,11 +26,13 @@ made() { local i; for i in $(seq "$2" "$3"); do cmp "$S/made/$i" "$1/$i" || retu
 right_or_error() { if is_remote "out/$1"; then ! cat "$MNT/out/$1" >"$S/read" 2>&1; else cmp "$MNT/out/$1" "$S/made/$1"; fi; }
 sizes() { (cd "$1/input" && stat -c '%n %s %a %Y %y' *); }
 
-check_exit 'an input that comes at the start is none' 2 'goes with stage: on-access only' eval 'fresh bad "resources: [ { path: input, evict: when-full } ]"; "$EFS" check "$JOB"'
+check_exit 'an input of the background is none' 2 'goes with stage: now or on-access only' eval 'fresh bad "resources: [ { path: input, stage: background, evict: when-full } ]"; "$EFS" check "$JOB"'
 check_exit 'a result that is not drained is none' 2 "goes with 'drain' only" eval 'fresh bad "outputs: [ { path: out, evict: when-full } ]"; "$EFS" check "$JOB"'
 check_exit 'two backends are one too many' 2 'one backend only' eval 'fresh bad "backends: [ { id: a, type: DRAM, capacity: 64 MiB }, { id: b, type: DRAM, capacity: 64 MiB } ]" "$READS"; "$EFS" check "$JOB"'
 fresh large "$READS"; head -c 70M /dev/urandom >"$PFS/input/full"
 check_exit 'the largest input must fit' 1 'the inputs need 70' "$EFS" start "$JOB"
+fresh all 'resources: [ { path: input, evict: when-full } ]'; large "$PFS/input" 1 8
+check_exit 'all inputs that come at the start must fit' 1 'the inputs need 64' "$EFS" start "$JOB"
 
 # --- more inputs than room ---
 paths=daemon-io; [ "$(id -u)" != 0 ] || paths='passthrough daemon-io'
@@ -143,11 +145,49 @@ check 'both: contents have left' evicted 3
 echo last >"$MNT/out/last"
 kill_both both
 check_exit 'both: a salvage' 0 'receipt:' "$EFS" salvage both
+check_exit 'both: another results-dir is refused' 1 "results-dir $OUT" "$EFS" start "$JOB" --results-dir "$S/elsewhere"
+check_not 'both: a salvage elsewhere is not whole' "$EFS" salvage --all --to "$S/elsewhere" both
+check 'both: a salvage elsewhere names the place' grep -rqF "copy it from $OUT/out/1" "$S/elsewhere"
 check 'both: nothing is lost' diff -r -x last "$S/again" "$OUT/out"
 check 'both: also what was not home' grep -qx last "$OUT/out/last"
 check 'both: a start goes on with it' "$EFS" start "$JOB"
 check 'both: contents are right' diff -r -x last "$S/again" "$MNT/out"
 check 'both: stop' "$EFS" stop both
 check 'both: nothing is lost in the end' diff -r -x last "$S/again" "$OUT/out"
+
+# --- inputs that come at the start, and by a load ---
+fresh now 'resources: [ { path: input, evict: when-full } ]' "$WRITES"
+large "$PFS/input" 1 4
+started "$JOB"
+large "$PFS/input" 5 5
+check 'now: a load' "$EFS" load -w -i now input/5
+cp "$PFS/input/2" "$S/two"; echo changed | dd of="$PFS/input/2" conv=notrunc status=none
+before=$(sizes "$MNT")
+mkdir "$MNT/out"
+results() { local i; for i in $(seq "$1" "$2"); do cp "$S/again/$i" "$MNT/out/$i" && await $late eval '[ -e "$OUT/out/$i" ] && home' || return 1; done; }
+right() { local i; for i in 1 3 4 5; do cmp "$PFS/input/$i" "$MNT/input/$i" || return 1; done; cmp "$S/two" "$MNT/input/2"; }
+check 'now: results take the room' results 1 6
+check 'now: an input has left' is_remote input/1
+check 'now: and a loaded one' is_remote input/5
+check 'now: one that is changed on the PFS stays' here input/2
+check 'now: names, sizes, modes and times are as before' test "$before" = "$(sizes "$MNT")"
+check 'now: contents are right' right
+first=$(worker)
+results 7 10 >"$S/read" 2>&1 & writer=$!
+check 'now: the worker dies' eval 'right && kill -9 "$first"'
+check 'now: another one serves' await $late another_worker "$first"
+wait $writer; check 'now: the results go home' test $? = 0
+check 'now: and contents are right' right
+check 'now: results take the room again' eval 'results 11 12 && results 1 6'
+check 'now: an input has left again' eval 'is_remote input/1 || is_remote input/3 || is_remote input/4'
+kill_both now
+check_exit 'now: a salvage' 0 'receipt:' "$EFS" salvage now
+check 'now: a start goes on with it' "$EFS" start "$JOB"
+check 'now: without what has left' eval 'is_remote input/1 || is_remote input/3 || is_remote input/4'
+cp "$PFS/input/2" "$S/two"   # a start copies the new version
+check 'now: contents are right again' right
+check 'now: results, too' diff -r "$S/again" "$MNT/out"
+check 'now: stop' "$EFS" stop now
+check 'now: nothing is lost' diff -r "$S/again" "$OUT/out"
 
 finish

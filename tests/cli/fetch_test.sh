@@ -142,4 +142,24 @@ if kernel_has_it; then
   check 'dies: and right' cmp "$PFS/input/large" "$MNT/input/large"
   check 'dies: stop' "$EFS" stop dies
 else skip 'a worker dies under a wait' 'takeover needs Linux 6.9'; fi
+
+# --- a worker dies in a fetch that no program waits for ---
+worker() { field "$(status_of "$NAME")" 'd["worker_pid"]'; }
+another_worker() { [ "$(worker)" != "$1" ]; }
+available() { df --output=avail -k "$MNT" | tail -n 1; }
+fresh dead 'resources: [ { path: input, stage: on-access } ]'
+sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
+head -c 32000000 /dev/urandom >"$PFS/input/large"
+if kernel_has_it; then
+started "$JOB"
+before=$(available) first=$(worker)
+check 'dead: a fetch' "$EFS" fetch --no-wait -i dead input/large
+check 'dead: a part comes' await $late eval '[ "$(field "$(status_of dead)" "d[\"store\"][\"used\"]")" -gt 12000000 ]'
+kill -9 "$first"
+check 'dead: another one serves' await $late another_worker "$first"
+check 'dead: the part does not count beside the whole' test "$(available)" -gt $((before - 4096))
+check 'dead: and is not the content' cmp "$PFS/input/large" "$MNT/input/large"
+check 'dead: stop' "$EFS" stop dead
+else skip 'a worker dies in such a fetch' 'takeover needs Linux 6.9'; fi
+
 finish

@@ -54,6 +54,16 @@ Status Filesystem::leaves_room_behind(std::uint64_t ino, std::uint64_t offset,
   return offset + bytes > begin ? leaves_room(offset + bytes - begin) : Status();
 }
 
+// The data at the begin of the range have their blocks.
+Status Filesystem::leaves_room_for_blocks(std::uint64_t ino, std::uint64_t offset,
+                                          std::uint64_t length) {
+  const auto container = this->container(ino);
+  EFS_TRY(container);
+  const auto hole = (*container)->seek(offset, SEEK_HOLE);
+  const std::uint64_t there = hole && *hole > offset ? std::min(*hole - offset, length) : 0;
+  return there < length ? leaves_room(length - there) : Status();
+}
+
 // The usual reason is a full store, so the record may take the room of removals: 48 bytes, once for
 // each file until a snapshot. Does not throw, because then the caller would reply without the
 // record.
@@ -119,8 +129,8 @@ Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, s
                             std::uint64_t length) {
   EFS_TRY(part_with_sharers(ino));
   free_removed_if(SpaceAccount::noticeable);
-  if (!makes_holes(mode)) {
-    EFS_TRY(leaves_room(length));
+  if (has_remote_ && !makes_holes(mode)) {
+    EFS_TRY(leaves_room_for_blocks(ino, offset, length));
   }
   {
     WriteLock lock(mutex_);

@@ -44,9 +44,14 @@ ReceiptEntry unreadable_entry(const fs::WalkItem& item) {
   return entry;
 }
 
+std::string home_of(const config::JobConfig& config, const fs::BufferedContent& content) {
+  return content.remote_source.starts_with('/') ? content.remote_source
+                                                : config.root_dir + "/" + content.remote_source;
+}
+
 /// The entry of a file whose content is not here. Its container is a hole, so it is never exported.
 /// It is changed only for an export under another name, or of everything.
-ReceiptEntry remote_entry(const fs::WalkItem& item) {
+ReceiptEntry remote_entry(const config::JobConfig& config, const fs::WalkItem& item) {
   if (!item.due_for_export()) {
     return receipt_entry(item, Action::unchanged,
                          item.pfs.saved
@@ -55,8 +60,10 @@ ReceiptEntry remote_entry(const fs::WalkItem& item) {
   }
   ReceiptEntry entry = receipt_entry(
       item, Action::failed,
-      "its content is not here: no program has opened it, and only the PFS has it, as it was when "
-      "the job began");
+      item.content.evictable
+          ? "its content is not in the buffer; copy it from " + home_of(config, item.content)
+          : "its content is not here: no program has opened it, and only the PFS has it, as it was "
+            "when the job began");
   entry.code = EIO;
   return entry;
 }
@@ -70,7 +77,7 @@ std::optional<ReceiptEntry> entry_unless_outgoing(const config::JobConfig& confi
   }
   if (item.content.remote &&
       (!item.due_for_export() || class_of(config, item) == config::FileClass::persistent)) {
-    return remote_entry(item);
+    return remote_entry(config, item);
   }
   if (!item.due_for_export()) {
     return item.content.unreadable.empty() ? receipt_entry(item, Action::unchanged, {})

@@ -25,9 +25,14 @@ bool is_answer(int code) {
   return code == ENOENT || code == ENOTDIR || code == EACCES || code == EPERM || code == ELOOP;
 }
 
+std::unexpected<Error> refused(int code) {
+  return code == ESTALE ? fail(ESTALE, "the PFS has another version")
+                        : with_context(fail(code).error(), "on the PFS");
+}
+
 class Evict : LiveTransfer {
  public:
-  explicit Evict(const LiveArguments& with) : LiveTransfer(with) {}
+  Evict(const LiveArguments& with, Refusals& refusals) : LiveTransfer(with), refusals_(refusals) {}
 
   Eviction make_room(std::uint64_t bytes) {
     for (auto& candidate : candidates()) {
@@ -47,8 +52,7 @@ class Evict : LiveTransfer {
   std::vector<Candidate> candidates() {
     auto all = staging_.eviction_candidates();
     std::erase_if(all, [&](const Candidate& one) {
-      return one.remote ? !one.remote->evictable || is_renamed(one.path)
-                        : !config::evicts_result(config_, one.path);
+      return one.is_input ? !may_leave(one) : !config::evicts_result(config_, one.path);
     });
     std::ranges::sort(all, {}, [](const Candidate& one) {
       return std::tuple(one.was_used, one.since.seconds, one.since.nanoseconds, one.ino);
@@ -56,9 +60,10 @@ class Evict : LiveTransfer {
     return all;
   }
 
-  /// True if an export gives the input another name: it then needs the content.
-  bool is_renamed(const std::string& path) const {
-    return config::result_path(config_, path) != path;
+  /// An input to which an export gives another name needs its content.
+  bool may_leave(const Candidate& input) const {
+    return (input.remote ? input.remote->evictable : config::evicts_input(config_, input.path)) &&
+           config::result_path(config_, input.path) == input.path;
   }
 
   void take(const Candidate& candidate) {
@@ -77,7 +82,7 @@ class Evict : LiveTransfer {
     const auto remote = home_of(candidate);
     EFS_TRY(remote);
     EFS_TRY(staging_.check_evictable(candidate.path, candidate.ino, *remote));
-    EFS_TRY(is_there(*remote, candidate.remote ? ledger::Ctime::ignored : ledger::Ctime::counts));
+    EFS_TRY(ask_unless_refused(candidate, *remote));
     if (progress_.cancel) {  // the PFS may have answered after the end of the instance
       return fail(ECANCELED, "cancelled");
     }
@@ -90,34 +95,59 @@ class Evict : LiveTransfer {
       return *candidate.remote;
     }
     const auto item = staging_.find(candidate.path);
-    if (!item || item->ino != candidate.ino || !item->pfs.saved) {
+    const auto known = !item || item->ino != candidate.ino ? std::nullopt
+                       : candidate.is_input                ? item->pfs.origin
+                                                           : item->pfs.saved;
+    if (!known) {
       return fail(ESTALE, "a program has removed or replaced it");
     }
-    if (item->pfs.saved->ctime == 0 || item->pfs.saved->ctime == fs::Origin::any_ctime) {
+    if (known->ctime == 0 || known->ctime == fs::Origin::any_ctime) {
       return fail(ESTALE, "the version of its copy is not known");
     }
     return fs::Remote{
-        .version = *item->pfs.saved,
-        .source = config_.results_dir + "/" + config::result_path(config_, candidate.path)};
+        .version = *known,
+        .source = candidate.is_input
+                      ? config::source_of(config_, candidate.path)
+                      : config_.results_dir + "/" + config::result_path(config_, candidate.path)};
   }
 
-  // The open makes a network file system look at the file anew. A fetch compares in the same way,
-  // and so ignores the ctime of an input: a chmod or a new link does not change the content.
-  Status is_there(const fs::Remote& remote, ledger::Ctime ctime) {
+  Status ask_unless_refused(const Candidate& candidate, const fs::Remote& remote) {
+    const auto now = Refusals::Clock::now();
+    if (const int known = refusals_.of(candidate, now); known != 0) {
+      return refused(known);
+    }
+    // A content that came by a fetch was compared without the ctime, as a chmod or a new link does
+    // not change the content.
+    const auto answer =
+        ask(remote, candidate.remote ? ledger::Ctime::ignored : ledger::Ctime::counts);
+    EFS_TRY(answer);
+    if (*answer != 0) {
+      refusals_.note(candidate, *answer, now);
+      return refused(*answer);
+    }
+    return {};
+  }
+
+  /// 0: the PFS has the version; a code: it does not. The open makes a network file system look at
+  /// the file anew.
+  Result<int> ask(const fs::Remote& remote, ledger::Ctime ctime) {
     const auto root = pfs_.open(no_directory, config_.root_dir, passage_flags);
     const auto file =
         root ? open_source(pfs_, *root, remote.source, O_RDONLY | O_NONBLOCK | O_NOCTTY)
              : std::unexpected(root.error());
     const auto now = file ? pfs_.fstat(*file) : std::unexpected(file.error());
     ++progress_.files_done;  // the PFS has answered
-    if (!now) {
-      failures_ = is_answer(now.error().code) ? 0 : failures_ + 1;
+    if (!now && (!root || !is_answer(now.error().code))) {
+      ++failures_;
       return with_context(now.error(), "on the PFS");
     }
     failures_ = 0;
+    if (!now) {
+      return now.error().code;
+    }
     return S_ISREG(now->st_mode) && is_version(remote.version, ledger::version_of(*now), ctime)
-               ? Status()
-               : fail(ESTALE, "the PFS has another version");
+               ? 0
+               : ESTALE;
   }
 
   void free_taken() {
@@ -136,6 +166,7 @@ class Evict : LiveTransfer {
     taken_bytes_ = 0;
   }
 
+  Refusals& refusals_;
   Eviction done_;
   std::vector<std::uint64_t> taken_;  // evicted, but not yet freed
   std::uint64_t taken_bytes_ = 0;
@@ -144,8 +175,29 @@ class Evict : LiveTransfer {
 
 }  // namespace
 
-Eviction evict(const LiveArguments& with, std::uint64_t bytes) {
-  return Evict(with).make_room(bytes);
+int Refusals::of(const Candidate& file, Clock::time_point now) {
+  const auto known = known_.find(file.ino);
+  if (known == known_.end()) {
+    return 0;
+  }
+  if (now < known->second.until && file.since == known->second.since) {
+    return known->second.code;
+  }
+  known_.erase(known);
+  return 0;
+}
+
+void Refusals::note(const Candidate& file, int code, Clock::time_point now) {
+  if (known_.size() >= most) {
+    std::erase_if(known_, [&](const auto& one) { return now >= one.second.until; });
+  }
+  if (known_.size() < most) {
+    known_[file.ino] = {.since = file.since, .code = code, .until = now + lasting};
+  }
+}
+
+Eviction evict(const LiveArguments& with, std::uint64_t bytes, Refusals& refusals) {
+  return Evict(with, refusals).make_room(bytes);
 }
 
 }  // namespace efs::stage

@@ -220,13 +220,22 @@ class Unload : LiveTransfer {
     }
   }
 
+  /// True if a program has added a result to the set since the request, as during a long wait for
+  /// the turn.
+  bool has_grown(const std::string& set) {
+    auto items = staging_.walk(set);
+    return items && std::ranges::any_of(results_of(std::move(*items)), [&](const auto& item) {
+             return !S_ISDIR(item.attributes.st_mode) && !chosen_.contains(item.path);
+           });
+  }
+
   /// Drops the files of a set if any of them does not go.
   void refuse_parts_of_sets() {
     for (const auto& set : request_.sets) {
       const auto is_missing = [&](const std::string& name) {
         return name.starts_with(set + "/") && !chosen_.contains(name) && staging_.find(name);
       };
-      if (std::ranges::none_of(request_.names, is_missing)) {
+      if (std::ranges::none_of(request_.names, is_missing) && !has_grown(set)) {
         continue;
       }
       for (auto it = chosen_.lower_bound(set + "/");

@@ -44,12 +44,19 @@ bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
          !fs::is_same_file(*gone.pfs.origin, entry.origin);
 }
 
+/// True if the content has left the buffer, and may stay away although the plan asks for it now:
+/// the room may have a result.
+bool has_left(const PlanEntry& entry, const fs::WalkItem& item) {
+  return item.content.evictable && !item.content.accepts_change && entry.evictable &&
+         entry.stage == config::StageWhen::now && !entry.linked;
+}
+
 /// For an item that the job has not changed.
 Fate fate_of_clean(const PlanEntry& entry, const fs::WalkItem& item) {
   const mode_t type = item.attributes.st_mode & S_IFMT;
   // a remote file is made again: its resource may ask for its content now
   if (entry.type == EntryType::directory || !item.pfs.parts.empty() ||
-      !item.content.unreadable.empty() || item.content.remote) {
+      !item.content.unreadable.empty() || (item.content.remote && !has_left(entry, item))) {
     return Fate::replace;
   }
   if (entry.type == EntryType::symlink) {

@@ -143,3 +143,20 @@ TEST_CASE(
   config.backends.resize(1);
   CHECK(backend_of(config, "ckpt/a", false) == 0);
 }
+
+TEST_CASE("an input may leave if all resources that name it say so", "[config][evict]") {
+  auto config = job({resource("in", temporary), resource("in/*.dat", temporary)}, {});
+  CHECK_FALSE(evicts_input(config, "in/a"));
+  config.resources[0].evict = Evict::when_full;
+  CHECK(evicts_input(config, "in/a"));
+  CHECK(evicts_input(config, "in/d/b"));
+  CHECK_FALSE(evicts_input(config, "in/a.dat"));
+  CHECK_FALSE(evicts_input(config, "other"));
+  config.resources[1].evict = Evict::when_full;
+  CHECK(evicts_input(config, "in/a.dat"));
+  config.resources.push_back({.path = "/pfs/list", .is_list = true});
+  CHECK_FALSE(evicts_input(config, "in/a"));
+  config.resources.back().evict = Evict::when_full;
+  CHECK(evicts_input(config, "in/a"));
+  CHECK(evicts_input(config, "other"));
+}

@@ -56,6 +56,8 @@ struct FakeTransfers final : LiveTransfers {
 
 /// Notes what is asked for and has fetched it.
 struct FakeFetches final : FetchControl {
+  void prepare(std::size_t files) override { prepared = files; }
+
   TaskOutcome fetch_files(const Request& what, stage::Progress&) override {
     asked = what.files.size();
     already = what.already;
@@ -68,7 +70,7 @@ struct FakeFetches final : FetchControl {
 
   Background await_background(std::chrono::milliseconds) override { return background; }
 
-  std::size_t asked = 0;
+  std::size_t prepared = 0, asked = 0;
   std::uint64_t already = 0;
   bool fetching = false;
   Background background;

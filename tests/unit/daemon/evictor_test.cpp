@@ -6,10 +6,15 @@
 #include <catch2/catch_test_macros.hpp>
 #include <condition_variable>
 #include <mutex>
+#include <sstream>
+#include <string>
 #include <thread>
 
+#include "base/log.hpp"
+#include "support/file_text.hpp"
 #include "support/sim_backend.hpp"
 #include "support/sim_medium.hpp"
+#include "support/temp.hpp"
 
 namespace efs::daemon {
 namespace {
@@ -109,6 +114,30 @@ TEST_CASE("an operation without room waits until some is made", "[evict]") {
   CHECK(status.evict->last_error == "f: in use");
   REQUIRE(s.evictor.end(Evictor::Clock::time_point::max()));
   CHECK_FALSE(s.files->make_room(1));
+}
+
+TEST_CASE("the lines of the log have the sums of all rounds", "[evict]") {
+  const test::TempDirectory directory;
+  const std::string file = directory.path() + "/log";
+  REQUIRE(log::setup(file, "info"));
+  {
+    EvictorScene s;
+    s.evictor.begin(*s.files);
+    for (int round = 1; round <= 3; ++round) {
+      s.room.set(0, 600);
+      CHECK(s.files->make_room(1));
+    }
+    REQUIRE(s.evictor.end(Evictor::Clock::time_point::max()));
+    (void)log::setup("", "off");
+    std::uint64_t files = 0, bytes = 0;
+    std::istringstream words(test::file_text(file));
+    for (std::string word; words >> word;) {
+      files += word.starts_with("files=") ? std::stoull(word.substr(6)) : 0;
+      bytes += word.starts_with("bytes=") ? std::stoull(word.substr(6)) : 0;
+    }
+    CHECK(files == s.figures.files);
+    CHECK(bytes == s.figures.bytes);
+  }
 }
 
 TEST_CASE("an open for writing does not wait for what cannot be", "[evict]") {

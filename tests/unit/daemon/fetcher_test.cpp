@@ -5,6 +5,7 @@
 
 #include <linux/fuse.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <catch2/catch_test_macros.hpp>
@@ -36,6 +37,7 @@ struct FakeTransfers final : FetchTransfers {
       const MutexLock lock(mutex);
       failing.reset();
       ++calls[ino];
+      priority = ::getpriority(PRIO_PROCESS, 0);
     }
     while (hangs || (holds && !progress.cancel)) {
       std::this_thread::sleep_for(1ms);
@@ -80,6 +82,7 @@ struct FakeTransfers final : FetchTransfers {
 
   Mutex mutex;  // rank 90 (leaf)
   std::map<std::uint64_t, std::uint64_t> calls EFS_GUARDED_BY(mutex);
+  std::atomic<int> priority{0};  // of the last thread
   std::atomic<bool> holds{false};
   std::atomic<bool> starves{false};              // the next allocation of the thread fails
   std::optional<efs::test::FailingNew> failing;  // used by one thread
@@ -318,6 +321,7 @@ TEST_CASE("a cancelled request leaves the other fetches", "[daemon][fetch]") {
   }
   s.transfers.holds = true;
   s.begin();
+  s.fetcher.prepare(files.size());
   stage::Progress progress;
   control::replies::TaskOutcome outcome;
   std::thread client([&] { outcome = s.fetcher.fetch_files({.files = files}, progress); });
@@ -341,7 +345,9 @@ TEST_CASE("the background is over when each file was tried, with those that fail
   s.transfers.kind = Kind::failed;
   CHECK(s.fetcher.await_background(30s).is_ending);
   s.fetcher.begin(*s.buffer.filesystem);
-  CHECK_FALSE(s.fetcher.await_background(0ms).is_over);
+  const auto before = s.fetcher.await_background(0ms);
+  CHECK_FALSE(before.is_over);
+  CHECK(before.left == 2);  // although none is queued yet
   s.fetcher.fetch_all();
   auto state = s.fetcher.await_background(30s);
   CHECK((state.is_over && state.left == 0 && state.failed == 2));
@@ -352,6 +358,38 @@ TEST_CASE("the background is over when each file was tried, with those that fail
   CHECK(s.fetcher.await_background(0ms).failed == 1);
   CHECK(s.fetcher.end(Fetcher::Time::max()));
   CHECK(s.fetcher.await_background(30s).is_ending);
+}
+
+TEST_CASE("the background is over if no thread can fetch it", "[daemon][fetch]") {
+  FetcherScene s;
+  const auto a = s.add("a", true);
+  s.add("b", true);
+  {
+    const efs::test::NoThreads none;
+    s.begin();
+  }
+  const auto state = s.fetcher.await_background(30s);
+  CHECK((state.is_over && state.failed == 2));
+  CHECK(state.last_error == "no thread could be started for fetches");
+  s.wait_for(a, 1);
+  CHECK(s.next() == std::pair<std::uint64_t, int>{1, 0});
+  CHECK(s.fetcher.await_background(0ms).failed == 1);
+}
+
+TEST_CASE("a client's fetch does not have the priority of its task", "[daemon][fetch]") {
+  FetcherScene s;
+  const auto a = s.add("a", false);
+  s.begin();
+  s.fetcher.prepare(1);
+  control::replies::TaskOutcome outcome;
+  stage::Progress progress;
+  std::thread task([&] {
+    ::setpriority(PRIO_PROCESS, 0, 15);
+    outcome = s.fetcher.fetch_files({.files = {{a, 10}}}, progress);
+  });
+  task.join();
+  CHECK(outcome.ok);
+  CHECK(s.transfers.priority == ::getpriority(PRIO_PROCESS, 0));
 }
 
 TEST_CASE("opens one after the other fetch what follows, and its opens fetch more",

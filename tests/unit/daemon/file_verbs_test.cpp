@@ -78,6 +78,7 @@ TEST_CASE("fetch asks for files that are remote, counts the others, and knows al
   const Json fetch = it.ask({{"verb", "fetch"}, {"paths", {"*", "/mnt/b"}}});
   CHECK(it.outcome_of(fetch)["files"] == 1);
   CHECK((it.fetches.asked == 1 && it.fetches.already == 1));
+  CHECK(it.fetches.prepared == 1);
   CHECK(it.ask({{"verb", "status"}})["tasks"][0]["kind"] == "fetch");
   const auto fetching_in_ls = [&] {
     it.lines.clear();

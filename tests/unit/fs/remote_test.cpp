@@ -349,6 +349,11 @@ TEST_CASE("programs cannot take the room of contents that are not here", "[fs]")
   CHECK(files.write({}, made->attributes.st_ino, bytes, 0).error().code == ENOSPC);
   CHECK(files.allocate({}, made->attributes.st_ino, 0, 0, bytes.size()).error().code == ENOSPC);
   CHECK(files.write({}, made->attributes.st_ino, std::span(bytes).first(4096), 0) == 4096);
+  // blocks that the file has need no room
+  CHECK(files.allocate({}, made->attributes.st_ino, 0, 0, 4096));
+  CHECK(files.allocate({}, made->attributes.st_ino, 0, 1024, 2048));
+  CHECK(files.allocate({}, made->attributes.st_ino, 0, 0, 4096 + bytes.size()).error().code ==
+        ENOSPC);
   CHECK(files.make_node({}, root_ino, "more", S_IFREG | 0600, 0).error().code == ENOSPC);
   // the bytes that a fetch has copied need no reserve any more
   const auto fetch = s.staging->begin_fetch(file->ino);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "stage/live/evict.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
+#include <cerrno>
 #include <filesystem>
 
 #include "stage/import/fetch.hpp"
@@ -50,7 +53,13 @@ struct EvictScene : test::LiveScene {
                          .pfs = pfs,
                          .options = options,
                          .progress = progress},
-                        bytes);
+                        bytes, refusals);
+  }
+
+  /// Inputs of a resource whose contents may leave, as a load copies them.
+  void load_inputs() {
+    config.resources.push_back({.path = config.root_dir + "/d", .evict = config::Evict::when_full});
+    REQUIRE(in({.names = {"d"}}).ok());
   }
 
   bool here(const std::string& name) const { return !buffer.staging->is_remote(buffer.ino(name)); }
@@ -68,6 +77,7 @@ struct EvictScene : test::LiveScene {
   std::string result(const std::string& name) const { return config.results_dir + "/" + name; }
 
   Progress progress;
+  Refusals refusals;
 };
 
 }  // namespace
@@ -129,6 +139,97 @@ TEST_CASE("the PFS is asked for the very version", "[evict]") {
     CHECK(done.why.starts_with("c: "));
     CHECK((it.here("a") && it.here("b") && it.here("c")));
   }
+}
+
+TEST_CASE("inputs that were copied at the start or by a load give their room, too", "[evict]") {
+  EvictScene it;
+  it.load_inputs();
+  const auto done = it.evict(~std::uint64_t{0});
+  CHECK(done.files == 2);
+  CHECK(done.stayed == 0);
+  CHECK_FALSE((it.here("d/a") || it.here("d/b")));
+  CHECK(it.fetch("d/a").kind == FetchOutcome::Kind::here);
+  CHECK(it.buffer.read("d/a") == std::string(3000, 'a'));
+  CHECK(it.fetch("d/b").kind == FetchOutcome::Kind::here);
+  CHECK(it.buffer.read("d/b") == std::string(70000, 'b'));
+  CHECK(it.evict(~std::uint64_t{0}).files == 2);
+}
+
+TEST_CASE("an input whose PFS file has changed since, or that a program has changed, stays",
+          "[evict]") {
+  EvictScene it;
+  it.load_inputs();
+  SECTION("even with its size and times") {
+    struct stat st{};
+    const std::string path = it.config.root_dir + "/d/a";
+    REQUIRE(::stat(path.c_str(), &st) == 0);
+    it.put("d/a", std::string(3000, 'x'));
+    const std::array times{st.st_atim, st.st_mtim};
+    REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0) == 0);
+    CHECK(it.evict(~std::uint64_t{0}).why == "d/a: the PFS has another version");
+    CHECK(it.buffer.read("d/a") == std::string(3000, 'a'));
+  }
+  SECTION("it is gone") {
+    REQUIRE(::unlink((it.config.root_dir + "/d/a").c_str()) == 0);
+    CHECK(it.evict(~std::uint64_t{0}).stayed == 1);
+  }
+  SECTION("changed in the buffer") {
+    it.buffer.write("d/a", "other");
+    CHECK(it.evict(~std::uint64_t{0}).stayed == 0);
+  }
+  SECTION("an export gives it another name") {
+    it.config.outputs.push_back({.pattern = "d/a", .holds_inputs = true, .as = "e"});
+    CHECK(it.evict(~std::uint64_t{0}).stayed == 0);
+  }
+  SECTION("another resource keeps it") {
+    it.config.resources.push_back({.path = it.config.root_dir + "/d/a"});
+    CHECK(it.evict(~std::uint64_t{0}).stayed == 0);
+  }
+  CHECK(it.here("d/a"));
+  CHECK_FALSE(it.here("d/b"));
+}
+
+TEST_CASE("the PFS is not asked again for what it has refused lately", "[evict]") {
+  EvictScene it;
+  it.home({"a", "b"});
+  CHECK(::unlink(it.result("a").c_str()) == 0);
+  CHECK(::chmod(it.result("b").c_str(), 0600) == 0);
+  const auto first = it.evict(~std::uint64_t{0});
+  CHECK((first.files == 0 && first.stayed == 2));
+  LostPfs pfs;
+  const auto again = it.evict(~std::uint64_t{0}, pfs);
+  CHECK((again.stayed == 2 && again.why == first.why));
+  CHECK(pfs.calls == 0);
+  // a new version is another matter
+  it.home({"a"});
+  CHECK(it.evict(~std::uint64_t{0}).files == 1);
+  it.refusals = {};
+  CHECK(it.evict(~std::uint64_t{0}, pfs).stayed == 1);
+  CHECK(pfs.calls == 1);
+}
+
+TEST_CASE("refusals end after a while, and are so many at most", "[evict]") {
+  using Clock = Refusals::Clock;
+  Refusals refusals;
+  const Clock::time_point begin{};
+  Refusals::Candidate one{.ino = 1, .path = {}, .since = FileTime(7)};
+  CHECK(refusals.of(one, begin) == 0);
+  refusals.note(one, ENOENT, begin);
+  CHECK(refusals.of(one, begin) == ENOENT);
+  CHECK(refusals.of(one, begin + Refusals::lasting) == 0);
+  refusals.note(one, ENOENT, begin);
+  one.since = FileTime(8);
+  CHECK(refusals.of(one, begin) == 0);
+  Refusals::Candidate other;
+  for (other.ino = 1; other.ino <= Refusals::most + 1; ++other.ino) {
+    refusals.note(other, ESTALE, begin);
+  }
+  other.ino = Refusals::most;
+  CHECK(refusals.of(other, begin) == ESTALE);
+  other.ino = Refusals::most + 1;
+  CHECK(refusals.of(other, begin) == 0);
+  refusals.note(other, ESTALE, begin + Refusals::lasting);
+  CHECK(refusals.of(other, begin + Refusals::lasting) == ESTALE);
 }
 
 TEST_CASE("an eviction gives up when the PFS fails again and again", "[evict]") {

@@ -85,6 +85,20 @@ TEST_CASE("a set that a program writes to does not go", "[drain][sets]") {
   CHECK(it.is_whole());
 }
 
+TEST_CASE("a set that has grown since the request does not go", "[drain][sets]") {
+  SetScene it;
+  const auto deep = it.buffer.ino("set/deep");
+  // while it waits for its turn
+  it.options.wait_for_turn = [&](std::uint64_t) -> Status {
+    it.place("late", deep);
+    return {};
+  };
+  const auto receipt = it.send();
+  CHECK(receipt.totals.staged_out == 1);
+  CHECK((it.is_absent() && it.partials() == 0));
+  CHECK(it.out("other") == "other");
+}
+
 TEST_CASE("a set whose directory results-dir has is left to the stop", "[drain][sets]") {
   SetScene it;
   std::filesystem::create_directory(it.config.results_dir + "/set");

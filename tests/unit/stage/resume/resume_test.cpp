@@ -89,6 +89,39 @@ TEST_CASE("a clean file whose container is not what was staged in is staged in a
   CHECK(result.outdated == std::vector<std::string>{"other", "shorter"});
 }
 
+TEST_CASE("a content that has left the buffer may stay away if the plan agrees", "[evict]") {
+  const auto is_kept = [](const PlanEntry& entry, const fs::WalkItem& item) {
+    Plan plan = plan_of({entry});
+    return subtract(plan, {item}).kept_files == 1;
+  };
+  auto entry = planned("f");
+  auto item = there("f");
+  item.content.remote = item.content.evictable = true;
+  CHECK_FALSE(is_kept(entry, item));
+  entry.evictable = true;
+  CHECK(is_kept(entry, item));
+  SECTION("another version") {
+    ++entry.origin.mtime;
+    CHECK_FALSE(is_kept(entry, item));
+  }
+  SECTION("it need not be of one version") {
+    item.content.accepts_change = true;
+    CHECK_FALSE(is_kept(entry, item));
+  }
+  SECTION("room is kept for it") {
+    item.content.evictable = false;
+    CHECK_FALSE(is_kept(entry, item));
+  }
+  SECTION("it comes on access") {
+    entry.stage = config::StageWhen::on_access;
+    CHECK_FALSE(is_kept(entry, item));
+  }
+  SECTION("it has several names on the PFS") {
+    entry.linked = true;
+    CHECK_FALSE(is_kept(entry, item));
+  }
+}
+
 TEST_CASE("a clean file of another version is replaced, one that the job changed is not") {
   auto old = there("old"), dirty = there("dirty"), saved = there("saved"), own = there("own"),
        link = there("link", S_IFLNK);
