@@ -139,10 +139,12 @@ void Evictor::work() noexcept {
       (void)changed_.wait_until(mutex_, Clock::now() + pause);
     }
   }
+  mutex_.unlock();
   try {
     tell_sum(true);
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
   }  // the status has the figures
+  mutex_.lock();
   works_ = false;
   changed_.notify_all();
   mutex_.unlock();

@@ -276,8 +276,8 @@ Status Instance::take_over() {
   }
   const bool doubtful = tasks_.get().lost() != 0 ||
                         config::keeps_versions(options_.config);  // a drop leaves no trace
-  EFS_TRY(mount_.resume(std::move(*connection), doubtful));
   transfers_.end_dead_fetches();
+  EFS_TRY(mount_.resume(std::move(*connection), doubtful));
   publish();
   enter(Event::resumed);
   return {};

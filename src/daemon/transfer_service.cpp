@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <ranges>
 #include <set>
 #include <string>
@@ -245,7 +246,7 @@ void TransferService::end_evictions() {
   (void)staging.free_evicted(remote);  // what it cannot free, the next fetch frees
 }
 
-void TransferService::end_dead_fetches() {
+void TransferService::end_dead_fetches() try {
   fs::Staging staging(its_.store.files());
   if (staging.reserved_bytes() == 0) {
     return;
@@ -256,6 +257,7 @@ void TransferService::end_dead_fetches() {
       (void)staging.begin_fetch(file.ino);  // empties it
     }
   }
+} catch (const std::bad_alloc&) {  // the rest counts twice until it is fetched
 }
 
 // Evictable contents must not take the room that others have reserved.

@@ -255,9 +255,14 @@ class Staging {
     std::optional<Remote> remote{};
   };
 
+  /// Whether the job file lets the content leave. `remote`: as EvictionCandidate::remote; null:
+  /// none. Called under the namespace lock.
+  using MayLeave =
+      std::function<bool(const std::string& path, bool is_input, const Remote* remote)>;
+
   /// Whole inputs whose contents are here, and results of which results-dir has a copy. Those whose
   /// contents the cache shares are left out.
-  std::vector<EvictionCandidate> eviction_candidates();
+  std::vector<EvictionCandidate> eviction_candidates(const MayLeave& may_leave = {});
   /// Makes the file remote: only `remote` has its content from here on, until it is fetched again.
   /// The same checks as of drop_unused(), and its size must be that of `remote.version`. The
   /// container keeps its room until free_evicted(). The caller has asked the PFS for that version.

@@ -18,7 +18,7 @@ bool is_candidate(const Inode& inode, const ledger::FileEntry& entry) {
 
 }  // namespace
 
-std::vector<Staging::EvictionCandidate> Staging::eviction_candidates() {
+std::vector<Staging::EvictionCandidate> Staging::eviction_candidates(const MayLeave& may_leave) {
   std::vector<EvictionCandidate> found;
   const ReadLock lock(filesystem_.mutex_);
   filesystem_.names_.for_each([&](const Inode& inode) {
@@ -28,10 +28,10 @@ std::vector<Staging::EvictionCandidate> Staging::eviction_candidates() {
       return;
     }
     const bool is_input = !entry.exported;
-    const ledger::Names names = is_input
-                                    ? (entry.imported ? entry.imported->names : ledger::Names())
-                                    : entry.exported->names;
-    if (names.empty() || names.had_several()) {
+    const ledger::Names& names = is_input ? entry.imported->names : entry.exported->names;
+    const Remote* remote = is_input && inode.extra ? inode.extra->remote.get() : nullptr;
+    if (names.empty() || names.had_several() ||
+        (may_leave && !may_leave(names.text(), is_input, remote))) {
       return;
     }
     const auto attributes = filesystem_.container_stat_of(inode, nullptr);
@@ -44,8 +44,8 @@ std::vector<Staging::EvictionCandidate> Staging::eviction_candidates() {
                           .since = FileTime(attributes->st_ctim),
                           .was_used = inode.was_used.exchange(false),
                           .is_input = is_input};
-    if (is_input && inode.extra && inode.extra->remote) {
-      one.remote = *inode.extra->remote;
+    if (remote != nullptr) {
+      one.remote = *remote;
     }
     found.push_back(std::move(one));
   });

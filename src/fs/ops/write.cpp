@@ -129,7 +129,7 @@ Status Filesystem::allocate(const Caller& caller, std::uint64_t ino, int mode, s
                             std::uint64_t length) {
   EFS_TRY(part_with_sharers(ino));
   free_removed_if(SpaceAccount::noticeable);
-  if (has_remote_ && !makes_holes(mode)) {
+  if (has_remote_ && (mode & FALLOC_FL_PUNCH_HOLE) == 0) {
     EFS_TRY(leaves_room_for_blocks(ino, offset, length));
   }
   {

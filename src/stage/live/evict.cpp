@@ -50,10 +50,14 @@ class Evict : LiveTransfer {
 
  private:
   std::vector<Candidate> candidates() {
-    auto all = staging_.eviction_candidates();
-    std::erase_if(all, [&](const Candidate& one) {
-      return one.is_input ? !may_leave(one) : !config::evicts_result(config_, one.path);
+    const bool may_inputs = std::ranges::any_of(config_.resources, [](const auto& resource) {
+      return resource.evict == config::Evict::when_full;
     });
+    auto all = staging_.eviction_candidates(
+        [&](const std::string& path, bool is_input, const fs::Remote* remote) {
+          return is_input ? may_inputs && may_leave(path, remote)
+                          : config::evicts_result(config_, path);
+        });
     std::ranges::sort(all, {}, [](const Candidate& one) {
       return std::tuple(one.was_used, one.since.seconds, one.since.nanoseconds, one.ino);
     });
@@ -61,9 +65,9 @@ class Evict : LiveTransfer {
   }
 
   /// An input to which an export gives another name needs its content.
-  bool may_leave(const Candidate& input) const {
-    return (input.remote ? input.remote->evictable : config::evicts_input(config_, input.path)) &&
-           config::result_path(config_, input.path) == input.path;
+  bool may_leave(const std::string& path, const fs::Remote* remote) const {
+    return (remote != nullptr ? remote->evictable : config::evicts_input(config_, path)) &&
+           config::result_path(config_, path) == path;
   }
 
   void take(const Candidate& candidate) {
@@ -79,10 +83,13 @@ class Evict : LiveTransfer {
 
   // The PFS comes last, because its answers cost most.
   Status try_to_take(const Candidate& candidate) {
+    if (const int known = refusals_.of(candidate, Refusals::Clock::now()); known != 0) {
+      return refused(known);
+    }
     const auto remote = home_of(candidate);
     EFS_TRY(remote);
     EFS_TRY(staging_.check_evictable(candidate.path, candidate.ino, *remote));
-    EFS_TRY(ask_unless_refused(candidate, *remote));
+    EFS_TRY(ask_about(candidate, *remote));
     if (progress_.cancel) {  // the PFS may have answered after the end of the instance
       return fail(ECANCELED, "cancelled");
     }
@@ -111,18 +118,15 @@ class Evict : LiveTransfer {
                       : config_.results_dir + "/" + config::result_path(config_, candidate.path)};
   }
 
-  Status ask_unless_refused(const Candidate& candidate, const fs::Remote& remote) {
-    const auto now = Refusals::Clock::now();
-    if (const int known = refusals_.of(candidate, now); known != 0) {
-      return refused(known);
-    }
+  Status ask_about(const Candidate& candidate, const fs::Remote& remote) {
     // A content that came by a fetch was compared without the ctime, as a chmod or a new link does
     // not change the content.
+    const bool was_staged = candidate.is_input && !candidate.remote;
     const auto answer =
-        ask(remote, candidate.remote ? ledger::Ctime::ignored : ledger::Ctime::counts);
+        ask(remote, candidate.remote ? ledger::Ctime::ignored : ledger::Ctime::counts, was_staged);
     EFS_TRY(answer);
     if (*answer != 0) {
-      refusals_.note(candidate, *answer, now);
+      refusals_.note(candidate, *answer, Refusals::Clock::now());
       return refused(*answer);
     }
     return {};
@@ -130,7 +134,7 @@ class Evict : LiveTransfer {
 
   /// 0: the PFS has the version; a code: it does not. The open makes a network file system look at
   /// the file anew.
-  Result<int> ask(const fs::Remote& remote, ledger::Ctime ctime) {
+  Result<int> ask(const fs::Remote& remote, ledger::Ctime ctime, bool was_staged) {
     const auto root = pfs_.open(no_directory, config_.root_dir, passage_flags);
     const auto file =
         root ? open_source(pfs_, *root, remote.source, O_RDONLY | O_NONBLOCK | O_NOCTTY)
@@ -144,6 +148,9 @@ class Evict : LiveTransfer {
     failures_ = 0;
     if (!now) {
       return now.error().code;
+    }
+    if (was_staged && now->st_nlink > 1) {
+      return EMLINK;  // the next start would copy it again
     }
     return S_ISREG(now->st_mode) && is_version(remote.version, ledger::version_of(*now), ctime)
                ? 0

@@ -11,6 +11,7 @@
 
 #include "stage/export/removed_inputs.hpp"
 #include "stage/pfs/paths.hpp"
+#include "stage/plan/follow.hpp"
 #include "stage/plan/hard_links.hpp"
 #include "stage/versions/version_check.hpp"
 
@@ -48,7 +49,8 @@ bool is_another(const PlanEntry& entry, const fs::WalkItem& gone) {
 /// the room may have a result.
 bool has_left(const PlanEntry& entry, const fs::WalkItem& item) {
   return item.content.evictable && !item.content.accepts_change && entry.evictable &&
-         entry.stage == config::StageWhen::now && !entry.linked;
+         entry.stage == config::StageWhen::now && !entry.linked &&
+         item.content.remote_source == source_of(entry);
 }
 
 /// For an item that the job has not changed.
