@@ -146,6 +146,7 @@ else skip 'a worker dies under a wait' 'takeover needs Linux 6.9'; fi
 # --- a worker dies in a fetch that no program waits for ---
 worker() { field "$(status_of "$NAME")" 'd["worker_pid"]'; }
 another_worker() { [ "$(worker)" != "$1" ]; }
+taken() { [ "$(field "$(status_of "$NAME")" 'd["used"]')" -gt "$1" ]; }
 available() { df --output=avail -k "$MNT" | tail -n 1; }
 fresh dead 'resources: [ { path: input, stage: on-access } ]'
 sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
@@ -154,7 +155,7 @@ if kernel_has_it; then
 started "$JOB"
 before=$(available) first=$(worker)
 check 'dead: a fetch' "$EFS" fetch --no-wait -i dead input/large
-check 'dead: a part comes' await $late eval '[ "$(field "$(status_of dead)" "d[\"store\"][\"used\"]")" -gt 12000000 ]'
+check 'dead: a part comes' await $late taken 12000000
 kill -9 "$first"
 check 'dead: another one serves' await $late another_worker "$first"
 check 'dead: the part does not count beside the whole' test "$(available)" -gt $((before - 4096))

@@ -650,9 +650,14 @@ Step evict(const std::string& path) {
             fs::Staging staging(life.filesystem);
             const auto ino = life.find(path);
             for (const auto& one : staging.eviction_candidates()) {
-              if (one.ino == ino && one.remote &&
-                  staging.check_evictable(one.path, ino, *one.remote) &&
-                  life.note(staging.evict_unused(one.path, ino, *one.remote))) {
+              const auto item = one.ino == ino ? staging.find(one.path) : fail(ENOENT);
+              if (!item || !item->pfs.origin) {
+                continue;
+              }
+              const auto home =
+                  one.remote.value_or(fs::Remote{.version = *item->pfs.origin, .source = one.path});
+              if (staging.check_evictable(one.path, ino, home) &&
+                  life.note(staging.evict_unused(one.path, ino, home))) {
                 life.note(staging.free_evicted(std::span(&ino, 1)));
               }
             }
@@ -1027,16 +1032,23 @@ Scenario every_eviction() {
   const std::string one(700, '1'), two(900, '2');
   return {stage_remote("a", one.size()),
           stage_remote("b", two.size()),
+          stage_file("s", one),
           fetch("a", one),
           fetch("b", two),
           surely(settle()),
+          stage_file("t", two),
+          evict("s"),
           evict("a"),
           evict("b"),
+          evict("t"),
           fetch_in_part("b", "part"),
           fetch("a", one),
+          fetch("s", one),
           surely(fsyncdir()),
           evict("a"),
+          evict("s"),
           fetch("a", one),
+          fetch("t", two),
           open_for_writing("a"),
           evict("a"),
           surely(fsyncdir()),
