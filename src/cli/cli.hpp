@@ -84,11 +84,12 @@ struct FileArguments {
   std::vector<std::string> paths;  // or task ids
   std::string file_class;          // efs set
   bool wait = false;
-  bool no_wait = false;                 // fetch
+  bool no_wait = false;                 // fetch, move
   bool inputs = false;                  // wait
   std::optional<double> timeout;        // wait --inputs: seconds
   bool replace = false, force = false;  // load
   bool as_is = false, remove = false;   // unload
+  std::string to;                       // move: id of a backend
   bool instances = false;               // ls
   std::uint64_t offset = 0, size = 0;   // of a single file
 };
@@ -224,6 +225,7 @@ int top(World& world, const TopArguments& arguments);
 int load(World& world, const FileArguments& arguments);
 int unload(World& world, const FileArguments& arguments);
 int fetch(World& world, const FileArguments& arguments);
+int move(World& world, const FileArguments& arguments);
 int wait(World& world, const FileArguments& arguments);
 /// efs wait --inputs
 int wait_for_inputs(World& world, const FileArguments& arguments);

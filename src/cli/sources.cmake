@@ -38,6 +38,7 @@ set(sources
   loader_rules.cpp
   ls.cpp
   metrics.cpp
+  move.cpp
   output.cpp
   plan.cpp
   pmem_devices.cpp

@@ -70,6 +70,19 @@ void fields_of(Is<Unloaded> auto& it, auto&& see) {
   see.write_only("receipt", it.receipt);
 }
 
+void fields_of(Is<UnmovedFile> auto& it, auto&& see) {
+  see("path", it.path);
+  see("reason", it.reason);
+}
+
+void fields_of(Is<Moved> auto& it, auto&& see) {
+  see("moved", it.moved);
+  see("moved_bytes", it.moved_bytes);
+  see("unchanged", it.unchanged);
+  see("stayed", it.stayed);
+  see.unless_empty("stayed_first", it.stayed_first);
+}
+
 void fields_of(Is<TaskOutcome> auto& it, auto&& see) {
   see.constant("event", "result");
   see("ok", it.ok);
@@ -78,6 +91,7 @@ void fields_of(Is<TaskOutcome> auto& it, auto&& see) {
   }
   see.part("files", it.loaded);
   see.part("summary", it.unloaded);
+  see.part("moved", it.moved);
 }
 
 void fields_of(Is<Task> auto& it, auto&& see) {

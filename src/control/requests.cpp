@@ -54,6 +54,11 @@ void fields_of(Is<Fetch> auto& it, auto&& see) {
   see.required("paths", it.paths);
 }
 
+void fields_of(Is<Move> auto& it, auto&& see) {
+  see.required("paths", it.paths);
+  see.required("to", it.to);
+}
+
 void fields_of(Is<WaitInputs> auto& it, auto&& see) {
   see("timeout_ms", it.timeout_ms);
 }
@@ -133,6 +138,7 @@ template Json to_json(const Stop&);
 template Json to_json(const Load&);
 template Json to_json(const Unload&);
 template Json to_json(const Fetch&);
+template Json to_json(const Move&);
 template Json to_json(const WaitInputs&);
 template Json to_json(const WaitTask&);
 template Json to_json(const Cancel&);
@@ -148,6 +154,7 @@ template Stop from_json(const Json&);
 template Load from_json(const Json&);
 template Unload from_json(const Json&);
 template Fetch from_json(const Json&);
+template Move from_json(const Json&);
 template WaitInputs from_json(const Json&);
 template WaitTask from_json(const Json&);
 template Cancel from_json(const Json&);
@@ -163,6 +170,7 @@ template std::vector<std::string> field_names(const Stop&);
 template std::vector<std::string> field_names(const Load&);
 template std::vector<std::string> field_names(const Unload&);
 template std::vector<std::string> field_names(const Fetch&);
+template std::vector<std::string> field_names(const Move&);
 template std::vector<std::string> field_names(const WaitInputs&);
 template std::vector<std::string> field_names(const WaitTask&);
 template std::vector<std::string> field_names(const Cancel&);

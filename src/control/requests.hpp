@@ -79,6 +79,15 @@ struct Fetch {
   bool operator==(const Fetch&) const = default;
 };
 
+/// Moves the contents of files to another backend.
+struct Move {
+  static constexpr const char* verb = "move";
+  std::vector<std::string> paths;
+  std::string to;  // the id of the backend
+
+  bool operator==(const Move&) const = default;
+};
+
 struct WaitInputs {
   static constexpr const char* verb = "wait-inputs";
   std::optional<std::uint64_t> timeout_ms;  // nullopt: none
@@ -130,7 +139,7 @@ struct Limit {
   bool operator==(const Limit&) const = default;
 };
 
-using All = std::tuple<Status, Wait, WaitEnd, Stop, Load, Unload, Fetch, WaitInputs, WaitTask,
+using All = std::tuple<Status, Wait, WaitEnd, Stop, Load, Unload, Fetch, Move, WaitInputs, WaitTask,
                        Cancel, List, Explain, Set, Limit>;
 
 /// Calls `see` with a default request of each kind.

@@ -66,6 +66,11 @@ class BufferAccess {
   virtual bool is_kept() const = 0;
 };
 
+struct MoveRequest {
+  std::vector<std::string> names;  // below root-dir; a directory stands for all files below it
+  unsigned place = 0;              // number of the backend
+};
+
 /// Transfers while programs run. A task calls them: the buffer stays open meanwhile.
 class LiveTransfers {
  public:
@@ -78,6 +83,9 @@ class LiveTransfers {
                                              stage::Progress& progress) = 0;
   virtual control::replies::TaskOutcome unload(const stage::UnloadRequest& what,
                                                stage::Progress& progress) = 0;
+  /// Moves contents to another backend, as stage::move_files().
+  virtual control::replies::TaskOutcome move(const MoveRequest& what,
+                                             stage::Progress& progress) = 0;
 };
 
 /// The export of results while programs run that no client has asked for.

@@ -36,6 +36,22 @@ Status check_backend(const config::JobConfig& config, const std::string& id) {
   return fail(EINVAL, "the job file has no backend " + id.substr(0, 100));
 }
 
+// The number of the backend to which contents are to move.
+Result<unsigned> place_to_move_to(const config::JobConfig& config, Backend& backend,
+                                  const std::string& id) {
+  if (backend.places() < 2) {
+    return fail(EINVAL, "the job has one backend only: its files have nowhere to move");
+  }
+  if (const auto found = config::find_backend(config, id); found && *found < backend.places()) {
+    return static_cast<unsigned>(*found);
+  }
+  std::string known;
+  for (const auto& one : config.backends) {
+    known += (known.empty() ? "" : ", ") + one.id;
+  }
+  return fail(EINVAL, "the job file has no backend " + id.substr(0, 100) + "; it has: " + known);
+}
+
 // The existing paths that the names stand for.
 Result<std::vector<std::string>> paths_for(const std::vector<std::string>& names,
                                            fs::Staging& staging) {
@@ -100,6 +116,9 @@ Json FileVerbs::handle_in(const OpenBuffer& buffer, const std::string& verb, con
   }
   if (verb == requests::Fetch::verb) {
     return fetch(buffer, requests::from_json<requests::Fetch>(request));
+  }
+  if (verb == requests::Move::verb) {
+    return move(buffer, requests::from_json<requests::Move>(request));
   }
   if (verb == requests::Explain::verb) {
     return explain(buffer, requests::from_json<requests::Explain>(request));
@@ -200,6 +219,28 @@ Json FileVerbs::fetch(const OpenBuffer& buffer, const requests::Fetch& request) 
       TaskKind::fetch, headline(*names),
       [&fetches = its_.fetches, what = std::move(what)](stage::Progress& progress) {
         return fetches.fetch_files(what, progress);
+      }));
+}
+
+Json FileVerbs::move(const OpenBuffer& buffer, const requests::Move& request) {
+  const auto names = names_in(request.paths);
+  if (!names) {
+    return control::error_line(names.error(), 2);
+  }
+  const auto place = place_to_move_to(its_.config, buffer.backend, request.to);
+  if (!place) {
+    return control::error_line(place.error(), 2);
+  }
+  fs::Staging staging(buffer.files);
+  auto paths = paths_for(*names, staging);
+  if (!paths) {
+    return control::error_line(paths.error());
+  }
+  MoveRequest what{.names = std::move(*paths), .place = *place};
+  return line_of(its_.tasks.start(
+      TaskKind::move, headline(*names),
+      [&transfers = its_.transfers, what = std::move(what)](stage::Progress& progress) {
+        return transfers.move(what, progress);
       }));
 }
 

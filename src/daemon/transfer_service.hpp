@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,13 +21,14 @@
 #include "fs/staging.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/export/receipt.hpp"
+#include "stage/live/move.hpp"
 #include "stage/options.hpp"
 #include "stage/pfs/paced_pfs.hpp"
 #include "stage/plan/planner.hpp"
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until(), drain(), drop(), fetch(), evict() and the figures are
+/// load(), unload(), unload_until(), move(), drain(), drop(), fetch(), evict() and the figures are
 /// thread-safe. The other functions are for the thread of the instance. The buffer must be open,
 /// except for inherit() and the figures.
 class TransferService final : public StatusSource,
@@ -65,6 +67,8 @@ class TransferService final : public StatusSource,
   /// An unload of a stop with a deadline: exports in the order of the job file.
   control::replies::TaskOutcome unload_until(const stage::UnloadRequest& what,
                                              stage::Progress& progress, const SlotLimits& limits);
+
+  control::replies::TaskOutcome move(const MoveRequest& what, stage::Progress& progress) override;
 
   /// Exports these files, which a rule with `drain` covers, as an unload does. Returns the receipt.
   stage::Receipt drain(std::vector<std::string> paths, std::vector<std::string> sets,
@@ -114,6 +118,8 @@ class TransferService final : public StatusSource,
  private:
   /// False if there is no room for so many bytes, and none can be made.
   bool make_room_ahead(fs::Filesystem& files, std::uint64_t bytes);
+  stage::Moves move_files(std::span<const std::string> names, unsigned place,
+                          stage::Progress& progress);
   stage::Receipt unload_by(const stage::UnloadRequest& what, stage::Progress& progress,
                            const SlotLimits& limits);
   Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);

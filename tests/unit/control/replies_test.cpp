@@ -75,6 +75,20 @@ TaskOutcome a_load() {
           .unloaded = {}};
 }
 
+TaskOutcome a_move(bool ok) {
+  Moved moved{
+      .moved = 3, .moved_bytes = UINT64_MAX, .unchanged = 2, .stayed = 0, .stayed_first = {}};
+  if (!ok) {
+    moved.stayed = 1;
+    moved.stayed_first = {{.path = "d/\xff b", .reason = "a program has it open"}};
+  }
+  return {.ok = ok,
+          .failure = ok ? Failure{} : a_failure(),
+          .loaded = {},
+          .unloaded = {},
+          .moved = std::move(moved)};
+}
+
 Task a_task() {
   return {.task = 7,
           .kind = "load",
@@ -228,7 +242,8 @@ TEST_CASE("the answer to a stop is the same on the other side", "[control]") {
 TEST_CASE("the status and a task are the same on the other side", "[control]") {
   round_trip(a_status(), true);
   round_trip(Status{}, true);
-  for (const auto& outcome : {a_load(), an_unload(true), an_unload(false), TaskOutcome{}}) {
+  for (const auto& outcome :
+       {a_load(), an_unload(true), an_unload(false), a_move(true), a_move(false), TaskOutcome{}}) {
     Task task = a_task();
     task.outcome = outcome;
     CHECK(from_json<Task>(json_from_text(json_to_text(to_json(task)))) == task);
