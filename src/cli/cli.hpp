@@ -233,6 +233,8 @@ int cancel(World& world, const FileArguments& arguments);
 int ls(World& world, const FileArguments& arguments);
 int explain(World& world, const FileArguments& arguments);
 int set(World& world, const FileArguments& arguments);
+int pin(World& world, const FileArguments& arguments);
+int unpin(World& world, const FileArguments& arguments);
 /// Shows the limits of a mount, or changes those that `paths` name: read=500MB/s, ops=none.
 int limit(World& world, const FileArguments& arguments);
 
@@ -377,8 +379,9 @@ struct Stopped {
 /// Stops an instance and reports the outcome. With --json the caller reports the outcome.
 Stopped stop_instance(World& world, const control::Instance& instance,
                       const StopArguments& arguments);
-/// Prints one line of a listing. `item` comes from stage::inventory_entry().
-void print_item(std::ostream& out, const Json& item);
+/// Prints one line of a listing. `item` comes from stage::inventory_entry(). `with_backend`: also
+/// the backend of a file.
+void print_item(std::ostream& out, const Json& item, bool with_backend);
 /// Reads from `fd` until its end or the first error. Stops after `most` bytes; the result can
 /// exceed `most` by one buffer.
 std::string read_all(int fd, std::size_t most = std::size_t{1} << 20);

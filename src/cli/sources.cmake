@@ -40,6 +40,7 @@ set(sources
   metrics.cpp
   move.cpp
   output.cpp
+  pin.cpp
   plan.cpp
   pmem_devices.cpp
   preflight.cpp

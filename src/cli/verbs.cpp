@@ -627,6 +627,11 @@ void add_file_verbs(Verbs& verbs) {
       ->required()
       ->check(CLI::IsMember({"persistent", "temporary", "default"}));
   add_paths(*set_verb, a, true);
+  add_paths(*add_file_verb(verbs, "pin",
+                           "keep files in their backend, and their contents in the buffer", pin),
+            a, true);
+  add_paths(*add_file_verb(verbs, "unpin", "let pinned files move and leave again", unpin), a,
+            true);
 }
 
 void add_limit_verb(Verbs& verbs) {

@@ -37,7 +37,7 @@ struct TaskStarted {
   bool operator==(const TaskStarted&) const = default;
 };
 
-/// ls: the items of the progress lines; set: the names that were changed.
+/// ls: the items of the progress lines; set: the names that were changed; pin: the files.
 struct Counted {
   std::uint64_t count = 0;
 

@@ -85,6 +85,11 @@ void fields_of(Is<Set> auto& it, auto&& see) {
   see.required("paths", it.paths);
 }
 
+void fields_of(Is<Pin> auto& it, auto&& see) {
+  see.required("paths", it.paths);
+  see("pinned", it.pinned);
+}
+
 void fields_of(Is<Limit> auto& it, auto&& see) {
   see("read", it.read);
   see("write", it.write);
@@ -145,6 +150,7 @@ template Json to_json(const Cancel&);
 template Json to_json(const List&);
 template Json to_json(const Explain&);
 template Json to_json(const Set&);
+template Json to_json(const Pin&);
 template Json to_json(const Limit&);
 
 template Status from_json(const Json&);
@@ -161,6 +167,7 @@ template Cancel from_json(const Json&);
 template List from_json(const Json&);
 template Explain from_json(const Json&);
 template Set from_json(const Json&);
+template Pin from_json(const Json&);
 template Limit from_json(const Json&);
 
 template std::vector<std::string> field_names(const Status&);
@@ -177,6 +184,7 @@ template std::vector<std::string> field_names(const Cancel&);
 template std::vector<std::string> field_names(const List&);
 template std::vector<std::string> field_names(const Explain&);
 template std::vector<std::string> field_names(const Set&);
+template std::vector<std::string> field_names(const Pin&);
 template std::vector<std::string> field_names(const Limit&);
 
 }  // namespace efs::control::requests

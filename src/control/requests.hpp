@@ -132,6 +132,15 @@ struct Set {
   bool operator==(const Set&) const = default;
 };
 
+/// Pins the regular files that the paths stand for, or unpins them.
+struct Pin {
+  static constexpr const char* verb = "pin";
+  std::vector<std::string> paths;
+  bool pinned = true;  // false: unpins them
+
+  bool operator==(const Pin&) const = default;
+};
+
 struct Limit {
   static constexpr const char* verb = "limit";
   std::optional<std::uint64_t> read, write, ops;  // per second; 0: none; nullopt: unchanged
@@ -140,7 +149,7 @@ struct Limit {
 };
 
 using All = std::tuple<Status, Wait, WaitEnd, Stop, Load, Unload, Fetch, Move, WaitInputs, WaitTask,
-                       Cancel, List, Explain, Set, Limit>;
+                       Cancel, List, Explain, Set, Pin, Limit>;
 
 /// Calls `see` with a default request of each kind.
 void for_each(auto&& see) {

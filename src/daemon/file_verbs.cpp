@@ -126,6 +126,9 @@ Json FileVerbs::handle_in(const OpenBuffer& buffer, const std::string& verb, con
   if (verb == requests::Set::verb) {
     return set(buffer, requests::from_json<requests::Set>(request));
   }
+  if (verb == requests::Pin::verb) {
+    return pin(buffer, requests::from_json<requests::Pin>(request));
+  }
   if (verb == requests::Limit::verb) {
     return its_.mount.change_limits(requests::from_json<requests::Limit>(request));
   }
@@ -316,7 +319,7 @@ Json FileVerbs::list(const requests::List& request, const control::Server::Progr
         part.back()["fetching"] = true;
       }
     }
-    if (!progress({{"items", std::move(part)}})) {
+    if (!progress({{"items", std::move(part)}, {"backends", its_.config.backends.size()}})) {
       return control::error_line({EPIPE, "the client is gone"});
     }
   }
@@ -368,6 +371,35 @@ Json FileVerbs::set(const OpenBuffer& buffer, const requests::Set& request) {
     }
   }
   return to_json(replies::Counted{.count = paths->size()});
+}
+
+// A file that has lost its name meanwhile is left out.
+Json FileVerbs::pin(const OpenBuffer& buffer, const requests::Pin& request) {
+  const auto names = names_in(request.paths);
+  if (!names) {
+    return control::error_line(names.error(), 2);
+  }
+  const auto items = items_in(buffer, *names);
+  if (!items) {
+    return control::error_line(items.error());
+  }
+  fs::Staging staging(buffer.files);
+  std::set<std::uint64_t> files;  // a file may have several names
+  for (const auto& item : *items) {
+    if (!S_ISREG(item.attributes.st_mode) || files.contains(item.ino)) {
+      continue;
+    }
+    const Status done = item.content.pinned == request.pinned
+                            ? Status()
+                            : staging.set_pinned(item.path, request.pinned);
+    if (!done && done.error().code != ENOENT) {
+      return control::error_line({done.error().code, item.path + ": " + describe(done.error())});
+    }
+    if (done) {
+      files.insert(item.ino);
+    }
+  }
+  return to_json(replies::Counted{.count = files.size()});
 }
 
 Json FileVerbs::wait_task(const requests::WaitTask& request,

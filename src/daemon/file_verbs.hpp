@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // The control verbs for files while programs run: load, unload, fetch, move, wait-inputs,
-// wait-task, cancel, ls, explain, set, limit.
+// wait-task, cancel, ls, explain, set, pin, limit.
 
 #include <string>
 #include <vector>
@@ -48,6 +48,7 @@ class FileVerbs {
                      const control::Server::Progress& progress);
   control::Json explain(const OpenBuffer& buffer, const control::requests::Explain& request);
   control::Json set(const OpenBuffer& buffer, const control::requests::Set& request);
+  control::Json pin(const OpenBuffer& buffer, const control::requests::Pin& request);
   control::Json wait_task(const control::requests::WaitTask& request,
                           const control::Server::Progress& progress);
   Result<std::vector<std::string>> names_in(const std::vector<std::string>& paths) const;

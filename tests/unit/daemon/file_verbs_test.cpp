@@ -15,7 +15,7 @@ using scene::ControlScene;
 TEST_CASE("no verb for files is carried out before programs use the buffer", "[daemon][control]") {
   ControlScene it;
   for (const char* verb :
-       {"load", "unload", "fetch", "move", "wait-inputs", "ls", "explain", "set", "limit"}) {
+       {"load", "unload", "fetch", "move", "wait-inputs", "ls", "explain", "set", "pin", "limit"}) {
     CAPTURE(verb);
     const Json answer =
         it.ask({{"verb", verb}, {"paths", {"a"}}, {"path", "a"}, {"class", ""}, {"to", "x"}});
@@ -169,6 +169,30 @@ TEST_CASE("set changes all names or none", "[daemon][control]") {
   CHECK(set("best", {"a"})["exit"] == 2);
   it.config.results_dir.clear();
   CHECK(set("persistent", {"a"})["code"] == EINVAL);
+}
+
+TEST_CASE("pin and unpin are for the files that exist", "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  it.buffer.buffer->write("a", "1");
+  REQUIRE(it.buffer.buffer->staging->add_directory("d", {.mode = 0755}));
+  const auto pin = [&](const Json& paths, bool pinned) {
+    return it.ask({{"verb", "pin"}, {"paths", paths}, {"pinned", pinned}});
+  };
+  const auto is_pinned = [&] {
+    it.lines.clear();
+    (void)it.ask({{"verb", "ls"}, {"paths", {"a"}}});
+    return it.lines.at(0)["items"][0].contains("pinned");
+  };
+  CHECK(pin({"/mnt"}, true)["count"] == 1);
+  CHECK(is_pinned());
+  CHECK(it.ask({{"verb", "explain"}, {"path", "a"}})["pinned"] == true);
+  CHECK(pin({"a"}, true)["count"] == 1);
+  CHECK(pin({"a", "*"}, false)["count"] == 1);
+  CHECK_FALSE(is_pinned());
+  CHECK(pin({"d"}, true)["count"] == 0);
+  CHECK(pin({"none"}, true)["code"] == ENOENT);
+  CHECK(pin({"/elsewhere"}, true)["exit"] == 2);
 }
 
 TEST_CASE("explain names the backend of a file", "[daemon][control]") {
