@@ -52,6 +52,7 @@ set(sources
   supervisor.cpp
   supervisor_client.cpp
   tasks.cpp
+  tier_policy.cpp
   timers.cpp
   transfer_import.cpp
   transfer_resume.cpp
