@@ -298,6 +298,17 @@ void fields_of(Is<Evict> auto& it, auto&& see) {
   see("last_error", it.last_error);
 }
 
+void fields_of(Is<TierFigures> auto& it, auto&& see) {
+  see("id", it.id);
+  see("capacity", it.capacity);
+  see("used", it.used);
+  see("moved_in", it.moved_in);
+  see("moved_in_bytes", it.moved_in_bytes);
+  see("moved_out", it.moved_out);
+  see("moved_out_bytes", it.moved_out_bytes);
+  see("last_error", it.last_error);
+}
+
 void fields_of(Is<Status> auto& it, auto&& see) {
   result(true, see);
   fields_of(it.progress, see);
@@ -315,6 +326,7 @@ void fields_of(Is<Status> auto& it, auto&& see) {
   see("drain", it.drain);
   see("fetch", it.fetch);
   see("evict", it.evict);
+  see.unless_empty("tiers", it.tiers);
   see.part("changed_files", it.changed);
 }
 

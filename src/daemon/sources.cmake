@@ -39,6 +39,7 @@ set(sources
   mount_limits.cpp
   mount_service.cpp
   mount_service_unmount.cpp
+  mover.cpp
   report_files.cpp
   requests.cpp
   signal_watch.cpp

@@ -186,14 +186,22 @@ replies::TaskOutcome TransferService::move(const MoveRequest& what, stage::Progr
   return outcome_of(moves, progress.cancel);
 }
 
-stage::Moves TransferService::move_files(std::span<const std::string> names, unsigned place,
+Space TransferService::space_of(unsigned place) {
+  return its_.store.buffer().backend.at(place).space();
+}
+
+std::vector<fs::Staging::MoveCandidate> TransferService::move_candidates(unsigned place) {
+  return fs::Staging(its_.store.files()).move_candidates(place);
+}
+
+stage::Moves TransferService::move_files(std::span<const std::string> paths, unsigned place,
                                          stage::Progress& progress) {
   fs::Staging staging(its_.store.files());
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
   const stage::Options how = options();
   return stage::move_files(
       {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
-      names, place);
+      paths, place);
 }
 
 replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& what,

@@ -28,14 +28,15 @@
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until(), move(), drain(), drop(), fetch(), evict() and the figures are
-/// thread-safe. The other functions are for the thread of the instance. The buffer must be open,
-/// except for inherit() and the figures.
+/// load(), unload(), unload_until(), move(), drain(), drop(), fetch(), evict(), the functions
+/// of TierTransfers and the figures are thread-safe. The other functions are for the thread of the
+/// instance. The buffer must be open, except for inherit() and the figures.
 class TransferService final : public StatusSource,
                               public LiveTransfers,
                               public DrainTransfers,
                               public FetchTransfers,
-                              public EvictTransfers {
+                              public EvictTransfers,
+                              public TierTransfers {
  public:
   /// All outlive this object. The import notes in `config` the files that lists name.
   struct Parts {
@@ -85,6 +86,11 @@ class TransferService final : public StatusSource,
 
   Space space() override;
 
+  Space space_of(unsigned place) override;
+  std::vector<fs::Staging::MoveCandidate> move_candidates(unsigned place) override;
+  stage::Moves move_files(std::span<const std::string> paths, unsigned place,
+                          stage::Progress& progress) override;
+
   bool takes_turns() const override { return its_.turns.takes_turns(); }
 
   Status begin_turn(std::uint64_t bytes, const stage::Progress& progress) override;
@@ -118,8 +124,6 @@ class TransferService final : public StatusSource,
  private:
   /// False if there is no room for so many bytes, and none can be made.
   bool make_room_ahead(fs::Filesystem& files, std::uint64_t bytes);
-  stage::Moves move_files(std::span<const std::string> names, unsigned place,
-                          stage::Progress& progress);
   stage::Receipt unload_by(const stage::UnloadRequest& what, stage::Progress& progress,
                            const SlotLimits& limits);
   Result<stage::Plan> plan_inputs(stage::PfsIo& pfs, fs::Staging& staging);

@@ -70,6 +70,7 @@ set(sources
   daemon/look_ahead_test.cpp
   daemon/mount_limits_test.cpp
   daemon/mount_service_test.cpp
+  daemon/mover_test.cpp
   daemon/report_files_test.cpp
   daemon/requests_test.cpp
   daemon/restart_policy_test.cpp

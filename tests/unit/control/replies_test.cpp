@@ -225,6 +225,14 @@ Status a_status() {
                          .dropped_bytes = 6,
                          .unsent = 7,
                          .unsent_bytes = 8},
+          .tiers = {{.id = "ram",
+                     .capacity = 1,
+                     .used = 2,
+                     .moved_in = 3,
+                     .moved_in_bytes = 4,
+                     .moved_out = 5,
+                     .moved_out_bytes = 6,
+                     .last_error = "no room"}},
           .changed = Changed{.changed_files = 1, .changed_bytes = 2}};
 }
 
@@ -328,7 +336,7 @@ TEST_CASE("the fields of a status are in one object, and those of absent parts a
   const Json least = to_json(Status{});
   for (const char* name : {"note", "turn", "eta_seconds", "error", "given_up", "staged_in", "trace",
                            "access_log", "status_file", "lost_before", "capacity", "io", "counters",
-                           "backends", "open_files", "drain", "changed_files"}) {
+                           "backends", "open_files", "drain", "tiers", "changed_files"}) {
     CAPTURE(name);
     CHECK(status.contains(name));
     CHECK_FALSE(least.contains(name));
