@@ -124,16 +124,9 @@ Mover::Clock::duration Mover::look_and_move() {
   std::vector<Tier> tiers = look();
   std::erase_if(left_alone_, [&](const auto& one) { return one.second <= begin; });
   is_vain_ = false;
-  bool is_any_over = false, is_any_near = false;
-  for (std::size_t tier = 0; tier < tiers.size(); ++tier) {
-    is_any_over = is_any_over || is_over(rules_, tiers, tier);
-    is_any_near = is_any_near ||
-                  (tier + 1 < tiers.size() &&
-                   used_of(tiers[tier].space) >
-                       level_of(tiers[tier].space, rules_.high - std::min(near_high, rules_.high)));
-  }
-  if (is_any_over) {
-    go_down(tiers);
+  const auto bytes = bytes_down(rules_, tiers);
+  if (std::ranges::any_of(bytes, [](std::uint64_t some) { return some > 0; })) {
+    go_down(tiers, bytes);
   } else {
     set_error(0, "");
     if (rules_.promote == config::Promote::on_open && begin >= next_look_up_) {
@@ -141,7 +134,14 @@ Mover::Clock::duration Mover::look_and_move() {
       next_look_up_ = Clock::now() + rest_after(begin);
     }
   }
-  return is_vain_ ? rest_after(begin) : is_any_near ? look_if_scarce : look_if_ample;
+  return is_vain_ ? rest_after(begin) : is_any_near(tiers) ? look_if_scarce : look_if_ample;
+}
+
+bool Mover::is_any_near(std::span<const Tier> tiers) const {
+  const unsigned near = rules_.high - std::min(near_high, rules_.high);
+  const auto above = tiers.first(tiers.size() - 1);
+  return std::ranges::any_of(
+      above, [&](const Tier& tier) { return used_of(tier.space) > level_of(tier.space, near); });
 }
 
 std::vector<Tier> Mover::look() const {
@@ -158,10 +158,10 @@ std::vector<MoveCandidate> Mover::files_in(std::size_t tier) {
   return files;
 }
 
-void Mover::go_down(std::vector<Tier>& tiers) {
+void Mover::go_down(std::vector<Tier>& tiers, const std::vector<std::uint64_t>& bytes) {
   std::size_t first = tiers.size();
   for (std::size_t tier = tiers.size(); tier-- > 0;) {
-    if (is_over(rules_, tiers, tier)) {
+    if (bytes[tier] > 0) {
       tiers[tier].files = files_in(tier);
       first = tier;
     }

@@ -66,8 +66,11 @@ class Mover final : public StatusSource {
   Clock::duration round() noexcept;
   Clock::duration look_and_move();
   std::vector<Tier> look() const;
+  /// True if a tier is nearly full.
+  bool is_any_near(std::span<const Tier> tiers) const;
   std::vector<MoveCandidate> files_in(std::size_t tier);
-  void go_down(std::vector<Tier>& tiers);
+  /// `bytes`: of bytes_down().
+  void go_down(std::vector<Tier>& tiers, const std::vector<std::uint64_t>& bytes);
   void go_up(std::vector<Tier>& tiers);
   /// Marks as unused what was not in the tier at the last looks: no program has opened it there.
   void note_seen(std::size_t tier, std::vector<MoveCandidate>& files);

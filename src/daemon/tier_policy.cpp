@@ -19,8 +19,6 @@ class Uses {
     }
   }
 
-  std::uint64_t used(std::size_t tier) const { return used_[tier]; }
-
   /// The next lower tier that takes so many bytes.
   std::optional<std::size_t> below(std::size_t tier, std::uint64_t bytes) const {
     for (std::size_t to = tier + 1; to < tiers_.size(); ++to) {
@@ -59,31 +57,39 @@ std::uint64_t level_of(const Space& space, unsigned percent) {
   return space.capacity / 100 * percent + space.capacity % 100 * percent / 100;
 }
 
-bool is_over(const config::Tiers& rules, std::span<const Tier> tiers, std::size_t tier) {
-  const Space& space = tiers[tier].space;
-  return tier + 1 < tiers.size() && used_of(space) > level_of(space, rules.high);
+std::vector<std::uint64_t> bytes_down(const config::Tiers& rules, std::span<const Tier> tiers) {
+  std::vector<std::uint64_t> bytes(tiers.size(), 0);
+  std::uint64_t incoming = 0;
+  for (std::size_t tier = 0; tier + 1 < tiers.size(); ++tier) {
+    const Space& space = tiers[tier].space;
+    const std::uint64_t own = used_of(space), used = own + incoming;
+    if (used > level_of(space, rules.high)) {
+      bytes[tier] = std::min(own, used - level_of(space, rules.low));
+    }
+    incoming = bytes[tier];
+  }
+  return bytes;
 }
 
 std::vector<TierMove> moves_down(const config::Tiers& rules, std::span<const Tier> tiers) {
   std::vector<TierMove> moves;
   Uses uses(rules, tiers);
+  const auto bytes = bytes_down(rules, tiers);
   for (std::size_t from = tiers.size(); from-- > 0;) {
-    if (!is_over(rules, tiers, from)) {
-      continue;
-    }
     auto files = tiers[from].files;
     std::ranges::sort(files, {}, [](const MoveCandidate& file) {
       return std::tuple(file.was_used, file.since, file.ino);
     });
-    const std::uint64_t low = level_of(tiers[from].space, rules.low);
+    std::uint64_t given = 0;
     for (auto& file : files) {
-      if (uses.used(from) <= low) {
+      if (given >= bytes[from]) {
         break;
       }
       const auto to = uses.below(from, file.bytes);
       if (!to || file.bytes == 0) {
         continue;
       }
+      given += file.bytes;
       uses.move(from, *to, file.bytes);
       moves.push_back({.from = from,
                        .to = *to,

@@ -36,13 +36,15 @@ struct TierMove {
 std::uint64_t used_of(const Space& space);
 /// `percent` of the tier's capacity.
 std::uint64_t level_of(const Space& space, unsigned percent);
-/// True if contents are to go down from here: more than `high` is in use, and it is not the last.
-bool is_over(const config::Tiers& rules, std::span<const Tier> tiers, std::size_t tier);
+/// The bytes that are to go down from each tier: of one above `high`, or that would be above it
+/// with what comes from the tier before, what is above `low`. The last tier gives none. Needs no
+/// files.
+std::vector<std::uint64_t> bytes_down(const config::Tiers& rules, std::span<const Tier> tiers);
 
-/// The files that go down, in the order of their moves. A tier above `high` gives files until no
-/// more than `low` is in use: first those that no program has opened lately, and of these the ones
-/// that were used longest ago. A file goes to the next lower tier that it does not fill above
-/// `high`; in the last tier, to what is available. Lower tiers give first, and so make room.
+/// The files that go down, in the order of their moves, until bytes_down() have gone: first those
+/// that no program has opened lately, and of these the ones that were used longest ago. A file goes
+/// to the next lower tier that it does not fill above `high`; in the last tier, to what is
+/// available. Lower tiers give first, and so make room.
 std::vector<TierMove> moves_down(const config::Tiers& rules, std::span<const Tier> tiers);
 
 /// The files that go up to the first tier while no more than `low` of it is in use: those that were

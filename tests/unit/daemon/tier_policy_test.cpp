@@ -78,6 +78,20 @@ TEST_CASE("lower tiers make room first", "[tiers]") {
   CHECK((moves.at(0).from == 1 && moves.at(0).bytes == 400 && moves.at(0).ino == 'b'));
 }
 
+TEST_CASE("a tier gives what would fill it above high with what comes", "[tiers]") {
+  // without that, the newer contents would pass the older ones of the tier between
+  const std::vector tiers{tier(950, {file("a", 200, 5)}),
+                          tier(800, {file("b", 200, 1), file("c", 300, 2), file("d", 300, 3)}),
+                          tier(0)};
+  CHECK(bytes_down(rules(), tiers) == std::vector<std::uint64_t>{200, 250, 0});
+  CHECK(down(tiers) == "b>2 c>2 a>1");
+  CHECK(bytes_down(rules(), std::vector{tier(950), tier(700), tier(0)}) ==
+        std::vector<std::uint64_t>{200, 0, 0});
+  CHECK(bytes_down(rules(), std::vector{tier(900), tier(900), tier(1000)}) ==
+        std::vector<std::uint64_t>{0, 0, 0});
+  CHECK(bytes_down(rules(), {}).empty());
+}
+
 TEST_CASE("files that were opened go up while low is kept", "[tiers]") {
   const std::vector files{file("a", 300, 1, true), file("b", 300, 2, true), file("c", 300, 3),
                           file("d", 300, 4, true)};
