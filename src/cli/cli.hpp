@@ -364,6 +364,8 @@ Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& 
 /// Sends the request of efs load or efs unload. Prints only the number of the task, so that a
 /// script can store it; with --wait the outcome. Returns the exit code.
 int start_task(World& world, const FileArguments& arguments, const Json& request);
+/// The same from the answer to such a request on. `waits`: prints the outcome.
+int follow_task(World& world, const control::Instance& instance, const Json& answer, bool waits);
 /// Waits for a task and prints its progress and its outcome. Returns the exit code.
 int finish_task(World& world, const control::Instance& instance, std::uint64_t task);
 /// Starts efsd for a job and waits until the inputs are imported. Returns the status of the
