@@ -13,6 +13,8 @@ _efs_takes_value() {
 }
 # The daemon of another user answers: only what can be a name is offered.
 _efs_instances() { "${_efs_program:-efs}" status --json 2>/dev/null | grep -o '"name":"[^"]*"' | sed 's/^"name":"//; s/"$//' | grep -xE '[A-Za-z0-9_][A-Za-z0-9._-]*'; }
+# The backends of the running instances, where they have several.
+_efs_backends() { "${_efs_program:-efs}" status --json 2>/dev/null | grep -o '"id":"[^"]*"' | sed 's/^"id":"//; s/"$//' | grep -xE '[A-Za-z0-9_][A-Za-z0-9._:/-]*' | sort -u; }
 # The first positional argument of a verb: instance, job_file, ...
 _efs_positional() { _efs_help "$1" | sed -n '/^Positionals:/,/^$/s/^  \([a-z_]*\)[ ,].*/\1/p' | head -n 1; }
 # The values of an option, or of the first argument, where they are a fixed set: TEXT:{a,b} in the help.
@@ -106,6 +108,7 @@ _efs() {
   if [[ $previous == = && ${COMP_WORDS[COMP_CWORD-3]:-} == --set ]]; then _efs_setting "$before" "$word" ''; return; fi
   if _efs_names_instance "$verb" "$previous"; then _efs_offer "$(_efs_instances)" "$word"; return; fi
   if [[ $verb == record && $previous == -o ]]; then _efs_job_files "$word"; return; fi
+  if [[ $verb == move && $previous == --to ]]; then _efs_offer "$(_efs_backends)" "$word"; return; fi
   case $(_efs_value_kind "$previous") in
     job-file) _efs_job_files "$word"; return ;;
     directory) _efs_files -d -- "$word"; return ;;

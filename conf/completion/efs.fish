@@ -13,6 +13,10 @@ end
 function _efs_instances
     efs status --json 2>/dev/null | grep -o '"name":"[^"]*"' | sed 's/^"name":"//; s/"$//' | grep -xE '[A-Za-z0-9_][A-Za-z0-9._-]*'
 end
+# The backends of the running instances, where they have several.
+function _efs_backends
+    efs status --json 2>/dev/null | grep -o '"id":"[^"]*"' | sed 's/^"id":"//; s/"$//' | grep -xE '[A-Za-z0-9_][A-Za-z0-9._:/-]*' | sort -u
+end
 function _efs_positional
     efs $argv[1] --help 2>/dev/null | sed -n '/^Positionals:/,/^$/s/^  \([a-z_]*\)[ ,].*/\1/p' | head -n 1
 end
@@ -65,6 +69,10 @@ end
 function _efs_value
     if _efs_names_instance $argv[1] $argv[2]
         _efs_instances
+        return
+    end
+    if test "$argv[1] $argv[2]" = 'move --to'
+        _efs_backends
         return
     end
     set -l kind (_efs_value_kind $argv[2])

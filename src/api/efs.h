@@ -27,15 +27,15 @@ extern "C" {
 #define EFS_API_VERSION 1
 
 /* The arguments of a call. Initialise it with zeros or EFS_IOCB_INIT. The caller owns the
- * strings; only efs_load and efs_unload read them. */
+ * strings; only the calls that start a task read them. */
 struct efs_iocb {
-  char* efs_backend; /* for a load: id of a backend in the job file; NULL or "": any. An unknown id
-                        is EFS_API_EINVAL. */
+  char* efs_backend; /* for a load: id of a backend in the job file; NULL or "": any. For a move:
+                        the backend to move to. An unknown id is EFS_API_EINVAL. */
   char* efs_path;    /* a path on the mount, a path on the PFS below root-dir, or a path relative to
                         root-dir; a file, directory or pattern */
   off_t efs_offset;  /* offset of a part of one file, bytes */
   size_t efs_size;   /* size of the part; 0: to the end. Both 0: the whole file. */
-  int efs_tid;       /* set by efs_load, efs_unload and efs_fetch: the number of the task */
+  int efs_tid;       /* set by the calls that start a task: its number */
   unsigned efs_flags;       /* EFS_LOAD_..., EFS_UNLOAD_... */
   uint64_t efs_reserved[4]; /* zero */
 };
@@ -58,6 +58,11 @@ EFS_API int efs_unload(struct efs_iocb* cb);
  * those that no program waits for: a file, directory or pattern, whole. Returns at once, as the
  * calls above. efs_flags is 0. What is in the buffer already is no error. */
 EFS_API int efs_fetch(struct efs_iocb* cb);
+
+/* Moves the contents of files to the backend efs_backend: a file, directory or pattern, whole.
+ * Returns at once, as the calls above. efs_flags is 0. A file that a program has open stays:
+ * EFS_API_EBUSY. A file that is in that backend already is no error. */
+EFS_API int efs_move(struct efs_iocb* cb);
 
 /* Waits until the contents of all inputs with stage: background are in the buffer, at most
  * timeout_ms milliseconds (negative: no limit). EFS_API_ETASKINPROGRESS: some are not yet.

@@ -248,6 +248,10 @@ Json fetch_of(const efs_iocb& cb) {
   return to_json(requests::Fetch{.paths = {cb.efs_path}});
 }
 
+Json move_of(const efs_iocb& cb) {
+  return to_json(requests::Move{.paths = {cb.efs_path}, .to = cb.efs_backend});
+}
+
 int begin(efs_iocb* cb, unsigned known, Json (*request_of)(const efs_iocb&)) {
   if (std::string mistake = mistake_in(cb, known); !mistake.empty()) {
     return told(EFS_API_EINVAL, mistake);
@@ -361,6 +365,18 @@ int efs_fetch(efs_iocb* cb) {
       return told(EFS_API_EINVAL, "efs_fetch fetches whole files");
     }
     return begin(cb, 0, fetch_of);
+  });
+}
+
+int efs_move(efs_iocb* cb) {
+  return guarded([cb] {
+    if (cb != nullptr && (cb->efs_offset != 0 || cb->efs_size != 0)) {
+      return told(EFS_API_EINVAL, "efs_move moves whole files");
+    }
+    if (cb != nullptr && (cb->efs_backend == nullptr || *cb->efs_backend == '\0')) {
+      return told(EFS_API_EINVAL, "efs_move needs the id of a backend");
+    }
+    return begin(cb, 0, move_of);
   });
 }
 

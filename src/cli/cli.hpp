@@ -84,11 +84,12 @@ struct FileArguments {
   std::vector<std::string> paths;  // or task ids
   std::string file_class;          // efs set
   bool wait = false;
-  bool no_wait = false;                 // fetch
+  bool no_wait = false;                 // fetch, move
   bool inputs = false;                  // wait
   std::optional<double> timeout;        // wait --inputs: seconds
   bool replace = false, force = false;  // load
   bool as_is = false, remove = false;   // unload
+  std::string to;                       // move: id of a backend
   bool instances = false;               // ls
   std::uint64_t offset = 0, size = 0;   // of a single file
 };
@@ -224,6 +225,7 @@ int top(World& world, const TopArguments& arguments);
 int load(World& world, const FileArguments& arguments);
 int unload(World& world, const FileArguments& arguments);
 int fetch(World& world, const FileArguments& arguments);
+int move(World& world, const FileArguments& arguments);
 int wait(World& world, const FileArguments& arguments);
 /// efs wait --inputs
 int wait_for_inputs(World& world, const FileArguments& arguments);
@@ -231,6 +233,8 @@ int cancel(World& world, const FileArguments& arguments);
 int ls(World& world, const FileArguments& arguments);
 int explain(World& world, const FileArguments& arguments);
 int set(World& world, const FileArguments& arguments);
+int pin(World& world, const FileArguments& arguments);
+int unpin(World& world, const FileArguments& arguments);
 /// Shows the limits of a mount, or changes those that `paths` name: read=500MB/s, ops=none.
 int limit(World& world, const FileArguments& arguments);
 
@@ -360,6 +364,8 @@ Result<std::vector<std::uint64_t>> task_numbers(const std::vector<std::string>& 
 /// Sends the request of efs load or efs unload. Prints only the number of the task, so that a
 /// script can store it; with --wait the outcome. Returns the exit code.
 int start_task(World& world, const FileArguments& arguments, const Json& request);
+/// The same from the answer to such a request on. `waits`: prints the outcome.
+int follow_task(World& world, const control::Instance& instance, const Json& answer, bool waits);
 /// Waits for a task and prints its progress and its outcome. Returns the exit code.
 int finish_task(World& world, const control::Instance& instance, std::uint64_t task);
 /// Starts efsd for a job and waits until the inputs are imported. Returns the status of the
@@ -375,8 +381,9 @@ struct Stopped {
 /// Stops an instance and reports the outcome. With --json the caller reports the outcome.
 Stopped stop_instance(World& world, const control::Instance& instance,
                       const StopArguments& arguments);
-/// Prints one line of a listing. `item` comes from stage::inventory_entry().
-void print_item(std::ostream& out, const Json& item);
+/// Prints one line of a listing. `item` comes from stage::inventory_entry(). `with_backend`: also
+/// the backend of a file.
+void print_item(std::ostream& out, const Json& item, bool with_backend);
 /// Reads from `fd` until its end or the first error. Stops after `most` bytes; the result can
 /// exceed `most` by one buffer.
 std::string read_all(int fd, std::size_t most = std::size_t{1} << 20);

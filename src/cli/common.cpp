@@ -426,12 +426,16 @@ int start_task(World& world, const FileArguments& arguments, const Json& request
   if (!answer) {
     return report(world, answer.error());
   }
-  const auto task = control::replies::from_json<control::replies::TaskStarted>(*answer).task;
-  if (arguments.wait) {
-    return finish_task(world, *instance, task);
+  return follow_task(world, *instance, *answer, arguments.wait);
+}
+
+int follow_task(World& world, const control::Instance& instance, const Json& answer, bool waits) {
+  const auto task = control::replies::from_json<control::replies::TaskStarted>(answer).task;
+  if (waits) {
+    return finish_task(world, instance, task);
   }
   if (world.json) {
-    print_document(world, *answer);
+    print_document(world, answer);
   } else {
     world.out << task << "\n";
   }

@@ -9,7 +9,7 @@
 namespace efs::cli {
 
 // Prints CLASS STATE SIZE PATH. A stop decides by the state.
-void print_item(std::ostream& out, const Json& item) {
+void print_item(std::ostream& out, const Json& item, bool with_backend) {
   const std::string type = item.value("type", ""), staged = item.value("staged", "");
   const std::string state = item.value("dirty", false) ? "dirty"
                             : staged == "out"          ? "unloaded"
@@ -23,6 +23,12 @@ void print_item(std::ostream& out, const Json& item) {
   }
   if (item.contains("target")) {
     out << " -> " << escaped(item.value("target", ""));
+  }
+  if (with_backend && item.contains("backend")) {
+    out << " [" << escaped(item.value("backend", "")) << "]";
+  }
+  if (item.value("pinned", false)) {
+    out << " (pinned)";
   }
   if (item.contains("unreadable")) {
     out << " (cannot be read)";
@@ -40,11 +46,12 @@ namespace {
 
 // Prints the items of a part of the answer; with --json, adds them to `document`.
 void take_items(World& world, const Json& part, std::string& document) {
+  const bool has_several = part.value("backends", 1U) > 1;
   for (const auto& item : part.value("items", Json::array())) {
     if (world.json) {
       document += (document.size() > 1 ? "," : "") + json_to_text(item);
     } else {
-      print_item(world.out, item);
+      print_item(world.out, item, has_several);
     }
   }
 }

@@ -175,7 +175,15 @@ constexpr std::array families{
                "/evict/evicted"},
     FamilyName{"efs_evicted_bytes", "counter", "bytes", "Bytes of these contents.",
                "/evict/evicted_bytes"},
-    FamilyName{"efs_tasks", "gauge", "", "Loads and unloads, by kind and state.", ""}};
+    FamilyName{"efs_tier_used_bytes", "gauge", "bytes", "Bytes in use in a tier.", ""},
+    FamilyName{"efs_tier_moved_in_files", "counter", "",
+               "Contents that moved into a tier by themselves.", ""},
+    FamilyName{"efs_tier_moved_in_bytes", "counter", "bytes", "Bytes of these contents.", ""},
+    FamilyName{"efs_tier_moved_out_files", "counter", "",
+               "Contents that moved out of a tier by themselves.", ""},
+    FamilyName{"efs_tier_moved_out_bytes", "counter", "bytes", "Bytes of these contents.", ""},
+    FamilyName{"efs_tasks", "gauge", "", "Loads, unloads, fetches and moves, by kind and state.",
+               ""}};
 
 // The daemon has one more, without a bound, and leaves out those at the end that are empty.
 constexpr std::size_t bounded_buckets = 23;
@@ -279,6 +287,7 @@ class Collector {
       }
     }
     collect_backends();
+    collect_tiers();
     collect_requests();
     collect_tasks();
   }
@@ -338,6 +347,23 @@ class Collector {
       add("efs_backend_capacity_bytes", one.capacity);
       add("efs_backend_used_bytes", one.used);
       add("efs_backend_available_bytes", one.available);
+    }
+  }
+
+  void collect_tiers() {
+    std::set<std::string> seen;
+    for (const auto& one : typed_.tiers) {
+      if (!seen.insert(one.id).second) {
+        continue;
+      }
+      const auto add = [&](const char* name, std::uint64_t value) {
+        metrics_.add(name, labels({{"backend", one.id}}), static_cast<double>(value));
+      };
+      add("efs_tier_used_bytes", one.used);
+      add("efs_tier_moved_in_files", one.moved_in);
+      add("efs_tier_moved_in_bytes", one.moved_in_bytes);
+      add("efs_tier_moved_out_files", one.moved_out);
+      add("efs_tier_moved_out_bytes", one.moved_out_bytes);
     }
   }
 

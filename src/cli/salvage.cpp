@@ -200,7 +200,7 @@ int list_holdings(World& world, image::Image& image, const image::Holdings& hold
     if (world.json) {
       answer["items"].push_back(item);
     } else {
-      print_item(world.out, item);
+      print_item(world.out, item, false);
     }
   });
   if (!listed) {

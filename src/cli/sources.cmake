@@ -38,7 +38,9 @@ set(sources
   loader_rules.cpp
   ls.cpp
   metrics.cpp
+  move.cpp
   output.cpp
+  pin.cpp
   plan.cpp
   pmem_devices.cpp
   preflight.cpp

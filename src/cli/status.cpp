@@ -443,6 +443,19 @@ void print_evict(std::ostream& out, const replies::Evict& evict) {
   }
 }
 
+void print_tiers(std::ostream& out, const std::vector<replies::TierFigures>& tiers) {
+  for (const auto& tier : tiers) {
+    out << "  tier     " << escaped(tier.id) << ": " << format_bytes(tier.used) << " of "
+        << format_bytes(tier.capacity) << "; moved in " << tier.moved_in << " files ("
+        << format_bytes(tier.moved_in_bytes) << "), out " << tier.moved_out << " ("
+        << format_bytes(tier.moved_out_bytes) << ")\n";
+    if (tier.last_error) {
+      out << "           it is full, and nothing can leave it: " << printable(*tier.last_error)
+          << "\n";
+    }
+  }
+}
+
 void print_tasks(std::ostream& out, const std::vector<replies::Task>& tasks) {
   constexpr std::size_t shown_finished = 5;  // the last ones
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -497,6 +510,7 @@ void print_status(std::ostream& out, const Json& document, bool colour) {
   if (s.evict) {
     print_evict(out, *s.evict);
   }
+  print_tiers(out, s.tiers);
   print_tasks(out, s.tasks);
 }
 

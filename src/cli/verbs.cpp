@@ -547,66 +547,91 @@ void add_wait_options(CLI::App& verb, FileArguments& a) {
       ->needs(inputs);
 }
 
-// The verbs for files while programs run.
-void add_file_verbs(Verbs& verbs) {
+// A verb for files while programs run.
+CLI::App* add_file_verb(Verbs& verbs, const char* name, const char* help,
+                        int (*what)(World&, const FileArguments&)) {
+  CLI::App* verb = verbs.add(
+      name, help, [what](World& world, VerbArguments& g) { return what(world, g.files); });
+  verb->add_option("-i,--instance", verbs.given().files.instance,
+                   "name, mount point or job file of the instance (default: the one that the path "
+                   "lies in, or the only one)")
+      ->check(is_named);
+  return verb;
+}
+
+void add_paths(CLI::App& verb, FileArguments& a, bool needed) {
+  verb.add_option(
+          "path", a.paths,
+          "paths on the mount, of the PFS below root-dir, or relative to root-dir; patterns "
+          "in quotes")
+      ->required(needed);
+}
+
+// Adds the options of a verb that can transfer a part of one file.
+void add_part(CLI::App& verb, FileArguments& a) {
+  verb.add_flag("-w,--wait", a.wait, "return when it is done, not at once with a task's number");
+  verb.add_option("--offset", a.offset, "only a part of one file: its first byte")
+      ->transform(CLI::Validator(make_decimal, ""));
+  verb.add_option("--size", a.size, "and how many (0: to the end)")
+      ->transform(CLI::Validator(make_decimal, ""));
+}
+
+// The verbs that transfer contents.
+void add_transfer_verbs(Verbs& verbs) {
   FileArguments& a = verbs.given().files;
-  const auto file_verb = [&](const char* name, const char* help,
-                             int (*what)(World&, const FileArguments&)) {
-    CLI::App* sub = verbs.add(
-        name, help, [what](World& world, VerbArguments& g) { return what(world, g.files); });
-    sub->add_option("-i,--instance", a.instance,
-                    "name, mount point or job file of the instance (default: the one that the path "
-                    "lies in, or the only one)")
-        ->check(is_named);
-    return sub;
-  };
-  const auto paths = [&](CLI::App* sub, bool needed) {
-    auto* option = sub->add_option("path", a.paths,
-                                   "paths on the mount, of the PFS below root-dir, or relative to "
-                                   "root-dir; patterns in quotes");
-    option->required(needed);
-    return sub;
-  };
-  const auto part = [&](CLI::App* sub) {
-    sub->add_flag("-w,--wait", a.wait, "return when it is done, not at once with a task's number");
-    sub->add_option("--offset", a.offset, "only a part of one file: its first byte")
-        ->transform(CLI::Validator(make_decimal, ""));
-    sub->add_option("--size", a.size, "and how many (0: to the end)")
-        ->transform(CLI::Validator(make_decimal, ""));
-  };
-  CLI::App* load_verb =
-      file_verb("load", "import files from the PFS into the buffer while programs run", load);
-  paths(load_verb, true);
-  part(load_verb);
+  CLI::App* load_verb = add_file_verb(
+      verbs, "load", "import files from the PFS into the buffer while programs run", load);
+  add_paths(*load_verb, a, true);
+  add_part(*load_verb, a);
   load_verb->add_flag("--replace", a.replace, "replace another version that is clean");
   load_verb->add_flag("--force", a.force,
                       "with --replace: also a changed version, whose changes are lost");
-  CLI::App* unload_verb =
-      file_verb("unload", "export changed files to results-dir while programs run", unload);
-  paths(unload_verb, true);
-  part(unload_verb);
+  CLI::App* unload_verb = add_file_verb(
+      verbs, "unload", "export changed files to results-dir while programs run", unload);
+  add_paths(*unload_verb, a, true);
+  add_part(*unload_verb, a);
   unload_verb->add_flag("--as-is", a.as_is,
                         "also files that may be written to meanwhile; such a copy is not verified");
   unload_verb->add_flag("--remove", a.remove, "then remove them from the buffer");
-  CLI::App* fetch_verb =
-      file_verb("fetch", "fetch contents of inputs that are not in the buffer yet", fetch);
-  paths(fetch_verb, true);
-  fetch_verb->add_flag("--no-wait", a.no_wait, "return at once with a task's number");
+  CLI::App* fetch_verb = add_file_verb(
+      verbs, "fetch", "fetch contents of inputs that are not in the buffer yet", fetch);
+  add_paths(*fetch_verb, a, true);
+  CLI::App* move_verb =
+      add_file_verb(verbs, "move", "move contents of files to another backend of the job", move);
+  add_paths(*move_verb, a, true);
+  move_verb->add_option("--to", a.to, "id of the backend")->required()->check(is_named);
+  for (CLI::App* const verb : {fetch_verb, move_verb}) {
+    verb->add_flag("--no-wait", a.no_wait, "return at once with a task's number");
+  }
+}
+
+// The verbs for files while programs run that transfer nothing.
+void add_file_verbs(Verbs& verbs) {
+  FileArguments& a = verbs.given().files;
   add_wait_options(
-      *file_verb("wait", "wait for loads, unloads and fetches (default: all), or for inputs", wait),
-      a);
-  file_verb("cancel", "cancel loads, unloads and fetches", cancel)
+      *add_file_verb(verbs, "wait", "wait for tasks (default: all), or for inputs", wait), a);
+  add_file_verb(verbs, "cancel", "cancel loads, unloads, fetches and moves", cancel)
       ->add_option("task", a.paths, "numbers of tasks")
       ->required();
-  add_ls_options(
-      *paths(file_verb("ls", "list what is in the buffer: class, state, size", ls), false), a);
-  paths(file_verb("explain", "show where a file is, and if it will be staged out", explain), true);
-  CLI::App* set_verb = file_verb("set", "change the class of files while programs run", set);
+  CLI::App* ls_verb =
+      add_file_verb(verbs, "ls", "list what is in the buffer: class, state, size", ls);
+  add_paths(*ls_verb, a, false);
+  add_ls_options(*ls_verb, a);
+  add_paths(*add_file_verb(verbs, "explain", "show where a file is, and if it will be staged out",
+                           explain),
+            a, true);
+  CLI::App* set_verb =
+      add_file_verb(verbs, "set", "change the class of files while programs run", set);
   set_verb
       ->add_option("class", a.file_class, "persistent, temporary, or default: as the job file says")
       ->required()
       ->check(CLI::IsMember({"persistent", "temporary", "default"}));
-  paths(set_verb, true);
+  add_paths(*set_verb, a, true);
+  add_paths(*add_file_verb(verbs, "pin",
+                           "keep files in their backend, and their contents in the buffer", pin),
+            a, true);
+  add_paths(*add_file_verb(verbs, "unpin", "let pinned files move and leave again", unpin), a,
+            true);
 }
 
 void add_limit_verb(Verbs& verbs) {
@@ -642,6 +667,7 @@ void add_verbs(CLI::App& app, World& world, VerbArguments& given) {
   add_doctor_verb(verbs);
   add_top_verb(verbs);
   add_metrics_verb(verbs);
+  add_transfer_verbs(verbs);
   add_file_verbs(verbs);
   add_limit_verb(verbs);
 }

@@ -24,6 +24,14 @@ std::string text_of_outcome(const replies::TaskOutcome& outcome) {
   if (!outcome.ok) {
     return printable(outcome.failure.error, outcome.failure.lines) + "\n";
   }
+  if (outcome.moved) {
+    return std::to_string(outcome.moved->moved) + " files (" +
+           format_bytes(outcome.moved->moved_bytes) + ")" +
+           (outcome.moved->unchanged > 0
+                ? ", " + std::to_string(outcome.moved->unchanged) + " were there already"
+                : "") +
+           "\n";
+  }
   const auto loaded = outcome.loaded.value_or(replies::Loaded{});
   return std::to_string(loaded.files) + " files (" + format_bytes(loaded.bytes) + ") in " +
          format_seconds(loaded.seconds) +

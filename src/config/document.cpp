@@ -107,6 +107,36 @@ std::vector<Pair> known_pairs(std::vector<Pair> pairs, std::string_view title, K
   return known;
 }
 
+// Reads a list of words; accepts a single word as a list.
+std::vector<Value> read_words(const YamlNode& node, std::string_view name, ProblemList& problems) {
+  std::vector<Value> words;
+  if (node.kind == Kind::scalar) {
+    words.push_back({node.text, node.mark});
+  }
+  for (const auto& item : node.items) {
+    if (item.kind == Kind::scalar) {
+      words.push_back({item.text, item.mark});
+    } else {
+      problems.add(item.mark, in_quotes(name) + " must be a list of words");
+    }
+  }
+  return words;
+}
+
+// The only key whose value is a list: "order" of tiers.
+bool is_list_key(std::string_view key) {
+  return key == "order";
+}
+
+Value list_value(const YamlNode& node, std::string_view name, ProblemList& problems) {
+  Value value{.text = {}, .mark = node.mark};
+  for (auto& word : read_words(node, name, problems)) {
+    value.text += (value.text.empty() ? "" : ", ") + word.text;
+    value.words.push_back(std::move(word.text));
+  }
+  return value;
+}
+
 Section read_section(const YamlNode& node, Mark mark, std::string title, Keys keys,
                      ProblemList& problems) {
   Section section{.title = std::move(title), .mark = mark};
@@ -114,6 +144,10 @@ Section read_section(const YamlNode& node, Mark mark, std::string title, Keys ke
   section.malformed = !read_pairs(node, section.title, pairs, problems);
   for (const auto& pair : known_pairs(std::move(pairs), section.title, keys, problems)) {
     const auto& value = *pair.value;
+    if (value.kind == Kind::sequence && is_list_key(pair.key)) {
+      section.values[pair.key] = list_value(value, pair.key, problems);
+      continue;
+    }
     if (value.kind == Kind::scalar && !value.text.empty()) {
       section.values[pair.key] = {value.text, value.mark};
       continue;
@@ -198,6 +232,8 @@ Document read_document(const YamlNode& root, ProblemList& problems) {
     } else if (pair.key == "backends") {
       document.backends =
           read_list(*pair.value, pair.key, "this backend", backend_schema(), problems);
+    } else if (pair.key == "tiers") {
+      document.tiers = read_section(*pair.value, pair.mark, pair.key, keys_of("tiers"), problems);
     } else if (pair.key == "resources") {
       document.resources =
           read_list(*pair.value, pair.key, "this resource", keys_of("resources"), problems);
@@ -208,26 +244,6 @@ Document read_document(const YamlNode& root, ProblemList& problems) {
   }
   return document;
 }
-
-namespace {
-
-// Reads a list of words; accepts a single word as a list.
-std::vector<Value> read_words(const YamlNode& node, std::string_view name, ProblemList& problems) {
-  std::vector<Value> words;
-  if (node.kind == Kind::scalar) {
-    words.push_back({node.text, node.mark});
-  }
-  for (const auto& item : node.items) {
-    if (item.kind == Kind::scalar) {
-      words.push_back({item.text, item.mark});
-    } else {
-      problems.add(item.mark, in_quotes(name) + " must be a list of words");
-    }
-  }
-  return words;
-}
-
-}  // namespace
 
 SiteDocument read_site_document(const YamlNode& root, ProblemList& problems) {
   SiteDocument document;

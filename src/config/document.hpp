@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -24,9 +25,10 @@ struct Value {
   // expand. It keeps the patterns that only the nodes can resolve, and expands to `text` otherwise.
   std::string for_nodes = {};
   bool open = false;  // the value has such patterns; they stay unexpanded in `text`
+  std::vector<std::string> words = {};  // of a list; `text` has them with commas
 };
 
-/// global-settings, or an entry of backends, resources or outputs.
+/// global-settings, tiers, or an entry of backends, resources or outputs.
 struct Section {
   std::string title;  // for messages: "global-settings", "this backend" ...
   Mark mark;
@@ -46,6 +48,7 @@ struct Section {
 
 struct Document {
   Section settings;
+  std::optional<Section> tiers;
   std::vector<Section> backends, resources, outputs;
 };
 

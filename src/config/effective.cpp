@@ -146,6 +146,12 @@ std::vector<EffectiveValue> effective_values(const Document& document, const Job
                   config.source),
         &settings);
   }
+  for (const auto& key : document.tiers ? tier_keys() : std::span<const KeyOf<Tiers>>()) {
+    const auto* value = document.tiers->find(key.name);
+    // the only one that no field holds: order
+    auto text = shown(key, config.tiers).value_or(value != nullptr ? value->text : "");
+    add(effective("tiers", key.name, value, std::move(text), config.source), nullptr);
+  }
   for (std::size_t i = 0; i < config.backends.size(); ++i) {
     const Section* section = i < document.backends.size() ? &document.backends[i] : nullptr;
     const std::string name = "backends[" + std::to_string(i + 1) + "]";

@@ -64,6 +64,18 @@ struct Backend {
   bool huge_pages = true;
 };
 
+/// Whether contents move to the fastest tier when a program opens their file.
+enum class Promote : std::uint8_t { never, on_open };
+
+/// The backends of a job by their speed. Contents move between them while programs run.
+struct Tiers {
+  std::vector<std::size_t> order;  // indices of backends, the fastest first; empty: no tiers
+  // percent of a tier's capacity: contents go down once more is in use, until less is
+  unsigned high = 90, low = 75;
+  Promote promote = Promote::never;
+  std::uint64_t max_rate = 0;  // bytes per second that move; 0: no limit
+};
+
 /// When the contents of inputs are copied into the buffer. All of the rest, and all checks, come
 /// before the job starts.
 enum class StageWhen : std::uint8_t { now, background, on_access };
@@ -216,6 +228,7 @@ struct JobConfig {
   // index of the backend for new files without a rule
   std::size_t new_files = 0;
   OnFull on_full = OnFull::error;
+  Tiers tiers;
   std::vector<Resource> resources;
   // destinations of lists, relative to mount_dir -> their sources, relative to root_dir; set by the
   // plan, not by the file

@@ -52,6 +52,8 @@ constexpr std::array stage_words{word("now", StageWhen::now),
                                  word("on-access", StageWhen::on_access),
                                  word("background", StageWhen::background)};
 constexpr std::array evict_words{word("never", Evict::never), word("when-full", Evict::when_full)};
+constexpr std::array promote_words{word("never", Promote::never),
+                                   word("on-open", Promote::on_open)};
 constexpr std::array changed_words{word("fail", Changed::fail), word("accept", Changed::accept)};
 constexpr std::array distributions_words{word("replicate", Distribute::replicate),
                                          word("partition", Distribute::partition)};
@@ -207,6 +209,20 @@ constexpr std::array<KeyOf<B>, 8> backends_table{{
     {{"huge", one_of(huge_words), "", "huge pages of a backend in memory"}, in<&B::huge_pages>()},
 }};
 
+using T = Tiers;
+constexpr std::array<KeyOf<T>, 5> tiers_table{{
+    {{"order", a_text, "", "ids of the backends between which contents move, the fastest first",
+      mandatory | read_elsewhere}},
+    {{"high", a_number(2, 100, "%"), "", "contents go down once so much of a tier is in use"},
+     in<&T::high>()},
+    {{"low", a_number(1, 99, "%"), "", "until no more than so much is"}, in<&T::low>()},
+    {{"promote", one_of(promote_words), "",
+      "whether files that programs open go to the first tier"},
+     in<&T::promote>()},
+    {{"max-rate", a_size(64 * KiB, no_limit, "/s"), "none", "bandwidth of the moves between tiers"},
+     in<&T::max_rate>()},
+}};
+
 using R = Resource;
 constexpr std::array<KeyOf<R>, 14> resources_table{{
     {{"path", a_place, "", "file, directory or pattern below root-dir",
@@ -286,19 +302,20 @@ constexpr auto names(const std::array<KeyOf<Owner>, count>& keys) {
   return result;
 }
 
-constexpr std::array<std::string_view, 4> top_level{"global-settings", "backends", "resources",
-                                                    "outputs"};
+constexpr std::array<std::string_view, 5> top_level{"global-settings", "backends", "tiers",
+                                                    "resources", "outputs"};
 constexpr auto settings_names = names(settings_table);
 constexpr auto backend_names = names(backends_table);
+constexpr auto tier_names = names(tiers_table);
 constexpr auto resource_names = names(resources_table);
 constexpr auto output_names = names(outputs_table);
 constexpr auto site_names = names(site_table);
 constexpr auto limit_names = names(limits_table);
 constexpr std::array section_table{
-    SectionKeys{"the top level", top_level}, SectionKeys{"global-settings", settings_names},
-    SectionKeys{"backends", backend_names},  SectionKeys{"resources", resource_names},
-    SectionKeys{"outputs", output_names},    SectionKeys{"site file", site_names},
-    SectionKeys{"site limits", limit_names},
+    SectionKeys{"the top level", top_level},  SectionKeys{"global-settings", settings_names},
+    SectionKeys{"backends", backend_names},   SectionKeys{"tiers", tier_names},
+    SectionKeys{"resources", resource_names}, SectionKeys{"outputs", output_names},
+    SectionKeys{"site file", site_names},     SectionKeys{"site limits", limit_names},
 };
 
 // "500 MB/s" without its "/s", which may be left out.
@@ -381,6 +398,10 @@ std::span<const KeyOf<Backend>> backend_keys() {
   return backends_table;
 }
 
+std::span<const KeyOf<Tiers>> tier_keys() {
+  return tiers_table;
+}
+
 std::span<const KeyOf<Resource>> resource_keys() {
   return resources_table;
 }
@@ -405,6 +426,7 @@ std::optional<Type> type_of(std::string_view name) {
   };
   look_in(settings_keys());
   look_in(backend_keys());
+  look_in(tier_keys());
   look_in(resource_keys());
   look_in(output_keys());
   return type;
@@ -499,6 +521,7 @@ std::vector<KeyDescription> describe_keys() {
   std::vector<KeyDescription> all;
   describe("global-settings", settings_keys(), true, all);
   describe("backends", backend_keys(), true, all);
+  describe("tiers", tier_keys(), false, all);
   describe("resources", resource_keys(), false, all);
   describe("outputs", output_keys(), false, all);
   return all;

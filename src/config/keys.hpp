@@ -80,6 +80,7 @@ struct KeyOf : Key {
 
 std::span<const KeyOf<JobConfig>> settings_keys();
 std::span<const KeyOf<Backend>> backend_keys();
+std::span<const KeyOf<Tiers>> tier_keys();
 std::span<const KeyOf<Resource>> resource_keys();
 std::span<const KeyOf<OutputRule>> output_keys();
 std::span<const KeyOf<Site>> site_keys();

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "config/expand.hpp"
 #include "config/yaml_text.hpp"
@@ -79,6 +80,9 @@ class Writer {
   }
 
   void put(std::string_view key, const Value& value) {
+    if (!value.words.empty()) {
+      return put_list(value.words);
+    }
     const auto text = text_for_nodes(key, value);
     const auto written = yaml_string(text);
     const auto read = read_yaml(written);
@@ -91,6 +95,14 @@ class Writer {
     }
   }
 
+  void put_list(const std::vector<std::string>& words) {
+    text_ += "[";
+    for (const auto& word : words) {
+      text_ += yaml_string(word) + ", ";
+    }
+    text_ += "]";
+  }
+
   ProblemList& problems_;
   std::string text_;
   int line_ = 1;
@@ -101,11 +113,16 @@ class Writer {
 std::string write_snapshot(const Document& document, ProblemList& problems) {
   struct Group {
     std::string_view title;
-    const std::vector<Section>* list;  // null: global-settings
+    const Section* table;
+    const std::vector<Section>* list;  // null: `table`
     int line;
   };
 
-  std::vector<Group> groups{{"global-settings", nullptr, document.settings.mark.line}};
+  std::vector<Group> groups{
+      {"global-settings", &document.settings, nullptr, document.settings.mark.line}};
+  if (document.tiers) {
+    groups.push_back({"tiers", &*document.tiers, nullptr, document.tiers->mark.line});
+  }
   const auto is_of_site = [](const Section& section) {
     return !section.mark.origin.empty();
   };
@@ -113,18 +130,18 @@ std::string write_snapshot(const Document& document, ProblemList& problems) {
        {std::pair{"backends", &document.backends}, std::pair{"resources", &document.resources},
         std::pair{"outputs", &document.outputs}}) {
     if (!list->empty() && !is_of_site(list->front())) {
-      groups.push_back({title, list, list->front().mark.line});
+      groups.push_back({title, nullptr, list, list->front().mark.line});
     }
   }
   std::ranges::stable_sort(groups, {}, &Group::line);
   Writer writer(problems);
-  for (const auto& [title, list, line] : groups) {
+  for (const auto& [title, table, list, line] : groups) {
     if (list != nullptr) {
       writer.list(title, *list);
       continue;
     }
     writer.begin(title, line);
-    writer.section(document.settings);
+    writer.section(*table);
   }
   return writer.take();
 }

@@ -22,6 +22,7 @@ set(sources
   snapshot.cpp
   start_command.cpp
   surroundings.cpp
+  tiers.cpp
   validate.cpp
   values.cpp
   yaml_text.cpp

@@ -170,6 +170,9 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
   JobConfig config;
   read_settings(document.settings, file, config, problems);
   read_backends(document.backends, config, problems);
+  if (document.tiers) {
+    read_tiers(*document.tiers, config, problems);
+  }
   read_placement(document.settings, config, problems);
   read_resources(document.resources, config, problems);
   read_outputs(document.outputs, config, problems);

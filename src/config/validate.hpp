@@ -22,6 +22,7 @@ JobConfig validate(Document document, const std::string& file, const Overrides& 
 void read_settings(const Section& settings, const std::string& file, JobConfig& config,
                    ProblemList& problems);
 void read_backends(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
+void read_tiers(const Section& section, JobConfig& config, ProblemList& problems);
 void read_placement(const Section& settings, JobConfig& config, ProblemList& problems);
 void read_resources(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);
 void read_outputs(const std::vector<Section>& sections, JobConfig& config, ProblemList& problems);

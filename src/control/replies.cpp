@@ -70,6 +70,19 @@ void fields_of(Is<Unloaded> auto& it, auto&& see) {
   see.write_only("receipt", it.receipt);
 }
 
+void fields_of(Is<UnmovedFile> auto& it, auto&& see) {
+  see("path", it.path);
+  see("reason", it.reason);
+}
+
+void fields_of(Is<Moved> auto& it, auto&& see) {
+  see("moved", it.moved);
+  see("moved_bytes", it.moved_bytes);
+  see("unchanged", it.unchanged);
+  see("stayed", it.stayed);
+  see.unless_empty("stayed_first", it.stayed_first);
+}
+
 void fields_of(Is<TaskOutcome> auto& it, auto&& see) {
   see.constant("event", "result");
   see("ok", it.ok);
@@ -78,6 +91,7 @@ void fields_of(Is<TaskOutcome> auto& it, auto&& see) {
   }
   see.part("files", it.loaded);
   see.part("summary", it.unloaded);
+  see.part("moved", it.moved);
 }
 
 void fields_of(Is<Task> auto& it, auto&& see) {
@@ -284,6 +298,17 @@ void fields_of(Is<Evict> auto& it, auto&& see) {
   see("last_error", it.last_error);
 }
 
+void fields_of(Is<TierFigures> auto& it, auto&& see) {
+  see("id", it.id);
+  see("capacity", it.capacity);
+  see("used", it.used);
+  see("moved_in", it.moved_in);
+  see("moved_in_bytes", it.moved_in_bytes);
+  see("moved_out", it.moved_out);
+  see("moved_out_bytes", it.moved_out_bytes);
+  see("last_error", it.last_error);
+}
+
 void fields_of(Is<Status> auto& it, auto&& see) {
   result(true, see);
   fields_of(it.progress, see);
@@ -301,6 +326,7 @@ void fields_of(Is<Status> auto& it, auto&& see) {
   see("drain", it.drain);
   see("fetch", it.fetch);
   see("evict", it.evict);
+  see.unless_empty("tiers", it.tiers);
   see.part("changed_files", it.changed);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "control/protocol.hpp"
 
@@ -29,14 +30,14 @@ struct Failure {
 
 Failure failure_of(const Error& error, int exit = 1);
 
-/// load, unload, fetch: wait-task waits for the task.
+/// load, unload, fetch, move: wait-task waits for the task.
 struct TaskStarted {
   std::uint64_t task = 0;  // 0: the daemon named none
 
   bool operator==(const TaskStarted&) const = default;
 };
 
-/// ls: the items of the progress lines; set: the names that were changed.
+/// ls: the items of the progress lines; set: the names that were changed; pin: the files.
 struct Counted {
   std::uint64_t count = 0;
 
@@ -79,12 +80,30 @@ struct Unloaded {
   bool operator==(const Unloaded&) const = default;
 };
 
+/// A file that a move has left in its backend.
+struct UnmovedFile {
+  std::string path, reason;
+
+  bool operator==(const UnmovedFile&) const = default;
+};
+
+/// The result of a move, complete or not.
+struct Moved {
+  std::uint64_t moved = 0, moved_bytes = 0;
+  std::uint64_t unchanged = 0;            // files that were in that backend already
+  std::uint64_t stayed = 0;               // files that could not move
+  std::vector<UnmovedFile> stayed_first;  // the first of them
+
+  bool operator==(const Moved&) const = default;
+};
+
 /// The end of a task. The default is a failure: a client that finds no outcome reports one.
 struct TaskOutcome {
   bool ok = false;
   Failure failure;  // if not `ok`
   std::optional<Loaded> loaded;
   std::optional<Unloaded> unloaded;
+  std::optional<Moved> moved{};
 
   bool operator==(const TaskOutcome&) const = default;
 };

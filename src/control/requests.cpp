@@ -54,6 +54,11 @@ void fields_of(Is<Fetch> auto& it, auto&& see) {
   see.required("paths", it.paths);
 }
 
+void fields_of(Is<Move> auto& it, auto&& see) {
+  see.required("paths", it.paths);
+  see.required("to", it.to);
+}
+
 void fields_of(Is<WaitInputs> auto& it, auto&& see) {
   see("timeout_ms", it.timeout_ms);
 }
@@ -78,6 +83,11 @@ void fields_of(Is<Explain> auto& it, auto&& see) {
 void fields_of(Is<Set> auto& it, auto&& see) {
   see.required("class", it.file_class);
   see.required("paths", it.paths);
+}
+
+void fields_of(Is<Pin> auto& it, auto&& see) {
+  see.required("paths", it.paths);
+  see("pinned", it.pinned);
 }
 
 void fields_of(Is<Limit> auto& it, auto&& see) {
@@ -133,12 +143,14 @@ template Json to_json(const Stop&);
 template Json to_json(const Load&);
 template Json to_json(const Unload&);
 template Json to_json(const Fetch&);
+template Json to_json(const Move&);
 template Json to_json(const WaitInputs&);
 template Json to_json(const WaitTask&);
 template Json to_json(const Cancel&);
 template Json to_json(const List&);
 template Json to_json(const Explain&);
 template Json to_json(const Set&);
+template Json to_json(const Pin&);
 template Json to_json(const Limit&);
 
 template Status from_json(const Json&);
@@ -148,12 +160,14 @@ template Stop from_json(const Json&);
 template Load from_json(const Json&);
 template Unload from_json(const Json&);
 template Fetch from_json(const Json&);
+template Move from_json(const Json&);
 template WaitInputs from_json(const Json&);
 template WaitTask from_json(const Json&);
 template Cancel from_json(const Json&);
 template List from_json(const Json&);
 template Explain from_json(const Json&);
 template Set from_json(const Json&);
+template Pin from_json(const Json&);
 template Limit from_json(const Json&);
 
 template std::vector<std::string> field_names(const Status&);
@@ -163,12 +177,14 @@ template std::vector<std::string> field_names(const Stop&);
 template std::vector<std::string> field_names(const Load&);
 template std::vector<std::string> field_names(const Unload&);
 template std::vector<std::string> field_names(const Fetch&);
+template std::vector<std::string> field_names(const Move&);
 template std::vector<std::string> field_names(const WaitInputs&);
 template std::vector<std::string> field_names(const WaitTask&);
 template std::vector<std::string> field_names(const Cancel&);
 template std::vector<std::string> field_names(const List&);
 template std::vector<std::string> field_names(const Explain&);
 template std::vector<std::string> field_names(const Set&);
+template std::vector<std::string> field_names(const Pin&);
 template std::vector<std::string> field_names(const Limit&);
 
 }  // namespace efs::control::requests

@@ -79,6 +79,15 @@ struct Fetch {
   bool operator==(const Fetch&) const = default;
 };
 
+/// Moves the contents of files to another backend.
+struct Move {
+  static constexpr const char* verb = "move";
+  std::vector<std::string> paths;
+  std::string to;  // the id of the backend
+
+  bool operator==(const Move&) const = default;
+};
+
 struct WaitInputs {
   static constexpr const char* verb = "wait-inputs";
   std::optional<std::uint64_t> timeout_ms;  // nullopt: none
@@ -123,6 +132,15 @@ struct Set {
   bool operator==(const Set&) const = default;
 };
 
+/// Pins the regular files that the paths stand for, or unpins them.
+struct Pin {
+  static constexpr const char* verb = "pin";
+  std::vector<std::string> paths;
+  bool pinned = true;  // false: unpins them
+
+  bool operator==(const Pin&) const = default;
+};
+
 struct Limit {
   static constexpr const char* verb = "limit";
   std::optional<std::uint64_t> read, write, ops;  // per second; 0: none; nullopt: unchanged
@@ -130,8 +148,8 @@ struct Limit {
   bool operator==(const Limit&) const = default;
 };
 
-using All = std::tuple<Status, Wait, WaitEnd, Stop, Load, Unload, Fetch, WaitInputs, WaitTask,
-                       Cancel, List, Explain, Set, Limit>;
+using All = std::tuple<Status, Wait, WaitEnd, Stop, Load, Unload, Fetch, Move, WaitInputs, WaitTask,
+                       Cancel, List, Explain, Set, Pin, Limit>;
 
 /// Calls `see` with a default request of each kind.
 void for_each(auto&& see) {

@@ -190,6 +190,17 @@ struct Evict {
   bool operator==(const Evict&) const = default;
 };
 
+/// A tier, and the contents that moved into it and out of it by themselves (files once for each
+/// time).
+struct TierFigures {
+  std::string id;  // of the backend
+  std::uint64_t capacity = 0, used = 0;
+  std::uint64_t moved_in = 0, moved_in_bytes = 0, moved_out = 0, moved_out_bytes = 0;
+  std::optional<std::string> last_error{};  // while it is full and nothing can leave it
+
+  bool operator==(const TierFigures&) const = default;
+};
+
 struct Status {
   Progress progress;
   Identity job;
@@ -205,6 +216,7 @@ struct Status {
   std::optional<Drain> drain;
   std::optional<Fetch> fetch;
   std::optional<Evict> evict;
+  std::vector<TierFigures> tiers;  // the fastest first; absent if there are none
   std::optional<Changed> changed;
 
   bool operator==(const Status&) const = default;

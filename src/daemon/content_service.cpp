@@ -26,6 +26,11 @@ void ContentService::open(Tasks& tasks) {
                                                  .drainer = drainer_.get(),
                                                  .figures = figures ? &figures->evicted : nullptr});
   }
+  if (!its_.config.tiers.order.empty()) {
+    mover_ = std::make_unique<Mover>(Mover::Parts{.config = its_.config,
+                                                  .transfers = its_.transfers,
+                                                  .figures = figures ? &figures->moved : nullptr});
+  }
 }
 
 std::vector<StatusSource*> ContentService::sources() {
@@ -35,6 +40,9 @@ std::vector<StatusSource*> ContentService::sources() {
   }
   if (evictor_) {
     sources.push_back(evictor_.get());
+  }
+  if (mover_) {
+    sources.push_back(mover_.get());
   }
   return sources;
 }
@@ -49,6 +57,9 @@ void ContentService::begin(fs::Filesystem& files) {
 // Without a drainer a stop exports all results.
 void ContentService::go_on(fs::Filesystem& files) {
   fetcher_.fetch_all();
+  if (mover_) {
+    mover_->begin();
+  }
   const Status drains = drainer_ ? drainer_->begin(files) : Status();
   if (!drains) {
     log::warn("event=drain_off reason=\"{}\" note=\"the stop exports all results\"",
@@ -59,6 +70,9 @@ void ContentService::go_on(fs::Filesystem& files) {
 void ContentService::end_draining() {
   if (drainer_) {
     drainer_->end();
+  }
+  if (mover_) {
+    mover_->end();
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 // What moves contents between the buffer and the PFS beside the programs, and that no client has
-// asked for: the drain of results, the fetches of remote files, and the eviction.
+// asked for: the drain of results, the fetches of remote files, the eviction, and the moves between
+// tiers.
 
 #include <memory>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "daemon/evictor.hpp"
 #include "daemon/fetcher.hpp"
 #include "daemon/kept_figures.hpp"
+#include "daemon/mover.hpp"
 #include "daemon/slot_keeper.hpp"
 #include "daemon/tasks.hpp"
 #include "daemon/transfer_service.hpp"
@@ -44,9 +46,9 @@ class ContentService {
 
   /// From here on requests may wait for contents and for room. Calls nothing of the PFS.
   void begin(fs::Filesystem& files);
-  /// From here on contents are fetched, and results drained.
+  /// From here on contents are fetched, results drained, and tiers kept.
   void go_on(fs::Filesystem& files);
-  /// No further drain begins.
+  /// No further drain begins, and no content moves between tiers.
   void end_draining();
   /// Ends fetches and evictions. False: one has not ended at `until`, because the PFS does not
   /// answer. Repeatable.
@@ -57,6 +59,7 @@ class ContentService {
   Fetcher fetcher_;
   std::unique_ptr<Drainer> drainer_;  // null: no rule has drain
   std::unique_ptr<Evictor> evictor_;  // null: nothing may be evicted
+  std::unique_ptr<Mover> mover_;      // null: there are no tiers
 };
 
 }  // namespace efs::daemon

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 #include <chrono>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,13 @@
 #include "control/requests.hpp"
 #include "control/status_reply.hpp"
 #include "fs/filesystem.hpp"
+#include "fs/staging.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/import/fetch.hpp"
 #include "stage/live/drop.hpp"
 #include "stage/live/evict.hpp"
 #include "stage/live/load.hpp"
+#include "stage/live/move.hpp"
 #include "stage/live/unload.hpp"
 
 namespace efs::daemon {
@@ -66,6 +69,11 @@ class BufferAccess {
   virtual bool is_kept() const = 0;
 };
 
+struct MoveRequest {
+  std::vector<std::string> names;  // below root-dir; a directory stands for all files below it
+  unsigned place = 0;              // number of the backend
+};
+
 /// Transfers while programs run. A task calls them: the buffer stays open meanwhile.
 class LiveTransfers {
  public:
@@ -78,6 +86,9 @@ class LiveTransfers {
                                              stage::Progress& progress) = 0;
   virtual control::replies::TaskOutcome unload(const stage::UnloadRequest& what,
                                                stage::Progress& progress) = 0;
+  /// Moves contents to another backend, as stage::move_files().
+  virtual control::replies::TaskOutcome move(const MoveRequest& what,
+                                             stage::Progress& progress) = 0;
 };
 
 /// The export of results while programs run that no client has asked for.
@@ -172,6 +183,22 @@ class EvictTransfers {
   /// As stage::evict().
   virtual stage::Eviction evict(std::uint64_t bytes, stage::Progress& progress) = 0;
   virtual Space space() = 0;
+};
+
+/// The moves of contents between backends that no client has asked for.
+class TierTransfers {
+ public:
+  TierTransfers() = default;
+  virtual ~TierTransfers() = default;
+  TierTransfers(const TierTransfers&) = delete;
+  TierTransfers& operator=(const TierTransfers&) = delete;
+
+  virtual Space space_of(unsigned place) = 0;
+  /// As fs::Staging::move_candidates().
+  virtual std::vector<fs::Staging::MoveCandidate> move_candidates(unsigned place) = 0;
+  /// As stage::move_files().
+  virtual stage::Moves move_files(std::span<const std::string> paths, unsigned place,
+                                  stage::Progress& progress) = 0;
 };
 
 /// The mount that programs use.

@@ -36,6 +36,22 @@ Status check_backend(const config::JobConfig& config, const std::string& id) {
   return fail(EINVAL, "the job file has no backend " + id.substr(0, 100));
 }
 
+// The number of the backend to which contents are to move.
+Result<unsigned> place_to_move_to(const config::JobConfig& config, Backend& backend,
+                                  const std::string& id) {
+  if (backend.places() < 2) {
+    return fail(EINVAL, "the job has one backend only: its files have nowhere to move");
+  }
+  if (const auto found = config::find_backend(config, id); found && *found < backend.places()) {
+    return static_cast<unsigned>(*found);
+  }
+  std::string known;
+  for (const auto& one : config.backends) {
+    known += (known.empty() ? "" : ", ") + one.id;
+  }
+  return fail(EINVAL, "the job file has no backend " + id.substr(0, 100) + "; it has: " + known);
+}
+
 // The existing paths that the names stand for.
 Result<std::vector<std::string>> paths_for(const std::vector<std::string>& names,
                                            fs::Staging& staging) {
@@ -101,11 +117,17 @@ Json FileVerbs::handle_in(const OpenBuffer& buffer, const std::string& verb, con
   if (verb == requests::Fetch::verb) {
     return fetch(buffer, requests::from_json<requests::Fetch>(request));
   }
+  if (verb == requests::Move::verb) {
+    return move(buffer, requests::from_json<requests::Move>(request));
+  }
   if (verb == requests::Explain::verb) {
     return explain(buffer, requests::from_json<requests::Explain>(request));
   }
   if (verb == requests::Set::verb) {
     return set(buffer, requests::from_json<requests::Set>(request));
+  }
+  if (verb == requests::Pin::verb) {
+    return pin(buffer, requests::from_json<requests::Pin>(request));
   }
   if (verb == requests::Limit::verb) {
     return its_.mount.change_limits(requests::from_json<requests::Limit>(request));
@@ -204,6 +226,28 @@ Json FileVerbs::fetch(const OpenBuffer& buffer, const requests::Fetch& request) 
       }));
 }
 
+Json FileVerbs::move(const OpenBuffer& buffer, const requests::Move& request) {
+  const auto names = names_in(request.paths);
+  if (!names) {
+    return control::error_line(names.error(), 2);
+  }
+  const auto place = place_to_move_to(its_.config, buffer.backend, request.to);
+  if (!place) {
+    return control::error_line(place.error(), 2);
+  }
+  fs::Staging staging(buffer.files);
+  auto paths = paths_for(*names, staging);
+  if (!paths) {
+    return control::error_line(paths.error());
+  }
+  MoveRequest what{.names = std::move(*paths), .place = *place};
+  return line_of(its_.tasks.start(
+      TaskKind::move, headline(*names),
+      [&transfers = its_.transfers, what = std::move(what)](stage::Progress& progress) {
+        return transfers.move(what, progress);
+      }));
+}
+
 Json FileVerbs::wait_inputs(const requests::WaitInputs& request,
                             const control::Server::Progress& progress) {
   const auto deadline = std::chrono::steady_clock::now() + timeout_of(request.timeout_ms);
@@ -276,7 +320,7 @@ Json FileVerbs::list(const requests::List& request, const control::Server::Progr
         part.back()["fetching"] = true;
       }
     }
-    if (!progress({{"items", std::move(part)}})) {
+    if (!progress({{"items", std::move(part)}, {"backends", its_.config.backends.size()}})) {
       return control::error_line({EPIPE, "the client is gone"});
     }
   }
@@ -328,6 +372,35 @@ Json FileVerbs::set(const OpenBuffer& buffer, const requests::Set& request) {
     }
   }
   return to_json(replies::Counted{.count = paths->size()});
+}
+
+// A file that has lost its name meanwhile is left out.
+Json FileVerbs::pin(const OpenBuffer& buffer, const requests::Pin& request) {
+  const auto names = names_in(request.paths);
+  if (!names) {
+    return control::error_line(names.error(), 2);
+  }
+  const auto items = items_in(buffer, *names);
+  if (!items) {
+    return control::error_line(items.error());
+  }
+  fs::Staging staging(buffer.files);
+  std::set<std::uint64_t> files;  // a file may have several names
+  for (const auto& item : *items) {
+    if (!S_ISREG(item.attributes.st_mode) || files.contains(item.ino)) {
+      continue;
+    }
+    const Status done = item.content.pinned == request.pinned
+                            ? Status()
+                            : staging.set_pinned(item.path, request.pinned);
+    if (!done && done.error().code != ENOENT) {
+      return control::error_line({done.error().code, item.path + ": " + describe(done.error())});
+    }
+    if (done) {
+      files.insert(item.ino);
+    }
+  }
+  return to_json(replies::Counted{.count = files.size()});
 }
 
 Json FileVerbs::wait_task(const requests::WaitTask& request,

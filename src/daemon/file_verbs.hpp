@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The control verbs for files while programs run: load, unload, fetch, wait-inputs, wait-task,
-// cancel, ls, explain, set, limit.
+// The control verbs for files while programs run: load, unload, fetch, move, wait-inputs,
+// wait-task, cancel, ls, explain, set, pin, limit.
 
 #include <string>
 #include <vector>
@@ -41,12 +41,14 @@ class FileVerbs {
   control::Json load(const control::requests::Load& request);
   control::Json unload(const control::requests::Unload& request);
   control::Json fetch(const OpenBuffer& buffer, const control::requests::Fetch& request);
+  control::Json move(const OpenBuffer& buffer, const control::requests::Move& request);
   control::Json wait_inputs(const control::requests::WaitInputs& request,
                             const control::Server::Progress& progress);
   control::Json list(const control::requests::List& request,
                      const control::Server::Progress& progress);
   control::Json explain(const OpenBuffer& buffer, const control::requests::Explain& request);
   control::Json set(const OpenBuffer& buffer, const control::requests::Set& request);
+  control::Json pin(const OpenBuffer& buffer, const control::requests::Pin& request);
   control::Json wait_task(const control::requests::WaitTask& request,
                           const control::Server::Progress& progress);
   Result<std::vector<std::string>> names_in(const std::vector<std::string>& paths) const;

@@ -3,11 +3,13 @@
 // Figures of an instance that outlive a worker, in memory that the supervisor shares with every
 // worker it forks. The supervisor itself never reads this memory.
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 
+#include "config/job_config.hpp"
 #include "daemon/job_history.hpp"
 #include "fuse/counters.hpp"
 #include "fuse/door_clients.hpp"
@@ -45,6 +47,16 @@ struct KeptEvicted {
   std::atomic<std::uint64_t> files{0}, bytes{0};
 };
 
+/// Contents that moved into a tier and out of it by themselves, in all workers.
+struct KeptTier {
+  std::atomic<std::uint64_t> in_files{0}, in_bytes{0};
+  std::atomic<std::uint64_t> out_files{0}, out_bytes{0};
+};
+
+struct KeptTiers {
+  std::array<KeptTier, config::most_backends> tiers;  // in their order
+};
+
 struct KeptFigures {
   fuse::Counters counters;
   KeptStagedIn staged_in;  // written once, before the flag below
@@ -55,6 +67,7 @@ struct KeptFigures {
   KeptDrained drained;
   KeptFetched fetched;
   KeptEvicted evicted;
+  KeptTiers moved;
   // last: its pages stay untouched until they are needed
   fuse::Usage usage;
 };

@@ -39,6 +39,7 @@ set(sources
   mount_limits.cpp
   mount_service.cpp
   mount_service_unmount.cpp
+  mover.cpp
   report_files.cpp
   requests.cpp
   signal_watch.cpp
@@ -52,6 +53,7 @@ set(sources
   supervisor.cpp
   supervisor_client.cpp
   tasks.cpp
+  tier_policy.cpp
   timers.cpp
   transfer_import.cpp
   transfer_resume.cpp

@@ -30,6 +30,7 @@ std::size_t lane_of(TaskKind kind) {
 TaskKind kind_of(std::string_view name) {
   return name == name_of(TaskKind::load)          ? TaskKind::load
          : name == name_of(TaskKind::fetch)       ? TaskKind::fetch
+         : name == name_of(TaskKind::move)        ? TaskKind::move
          : name == name_of(TaskKind::stop_unload) ? TaskKind::stop_unload
                                                   : TaskKind::unload;
 }
@@ -48,6 +49,7 @@ const char* name_of(TaskKind kind) {
     case TaskKind::stop_unload: return "stop-unload";
     case TaskKind::drain: return "drain";
     case TaskKind::fetch: return "fetch";
+    case TaskKind::move: return "move";
   }
   return "?";
 }
@@ -65,7 +67,8 @@ const char* name_of(TaskState state) {
 
 Result<std::unique_ptr<Tasks>> Tasks::open(std::string book, bool drains) {
   std::unique_ptr<Tasks> tasks(new Tasks(std::move(book)));
-  std::vector kinds{TaskKind::load, TaskKind::fetch, TaskKind::unload, TaskKind::stop_unload};
+  std::vector kinds{TaskKind::load, TaskKind::fetch, TaskKind::move, TaskKind::unload,
+                    TaskKind::stop_unload};
   if (drains) {
     kinds.push_back(TaskKind::drain);
   }
@@ -374,7 +377,8 @@ bool Tasks::runs_or_waits(TaskKind kind) const {
 bool Tasks::may_begin(TaskKind kind) const {
   switch (kind) {
     case TaskKind::load:
-    case TaskKind::fetch: return true;
+    case TaskKind::fetch:
+    case TaskKind::move: return true;
     case TaskKind::unload: return !runs_or_waits(TaskKind::stop_unload) && !runs(TaskKind::drain);
     case TaskKind::stop_unload: return !runs(TaskKind::drain);
     case TaskKind::drain:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Work that outlives its request: loads, fetches, unloads, and the unload of a stop. Each kind has
-// its own thread, which runs one task after the other, so two unloads never process the same file.
-// Any client may ask for a task by its id.
+// Work that outlives its request: loads, fetches, moves, unloads, and the unload of a stop. Each
+// kind has its own thread, which runs one task after the other, so two unloads never process the
+// same file. Any client may ask for a task by its id.
 
 #include <atomic>
 #include <chrono>
@@ -31,8 +31,16 @@ namespace efs::daemon {
 /// unloads of both kinds, and they wait for it. No list of tasks and no book has it, and close()
 /// cancels it.
 /// `fetch`: the fetch of contents that are not here (Fetcher::fetch_files).
-enum class TaskKind : std::uint8_t { load = 0, unload = 1, stop_unload = 2, drain = 3, fetch = 4 };
-constexpr std::size_t task_kinds = 5;
+/// `move`: the move of contents to another backend.
+enum class TaskKind : std::uint8_t {
+  load = 0,
+  unload = 1,
+  stop_unload = 2,
+  drain = 3,
+  fetch = 4,
+  move = 5
+};
+constexpr std::size_t task_kinds = 6;
 const char* name_of(TaskKind kind);
 
 /// pending -> running -> done | failed | cancelled; pending -> cancelled.
@@ -81,8 +89,8 @@ class Tasks {
   /// Cancels all waiting and running tasks. Does not wait for them.
   void cancel_all();
 
-  /// Refuses new tasks. Cancels loads and fetches, because no program can read their files any
-  /// more, and drains, because a stop exports what they leave. Cancels unloads unless
+  /// Refuses new tasks. Cancels loads, fetches and moves, because no program can read their files
+  /// any more, and drains, because a stop exports what they leave. Cancels unloads unless
   /// `finish_unloads`, because their callers rely on them. Returns true when no task is left, and
   /// false at `end`.
   using Time = std::chrono::steady_clock::time_point;

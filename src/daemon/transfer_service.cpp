@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/text.hpp"
 #include "stage/buffer.hpp"
 #include "stage/export/stage_out.hpp"
 #include "stage/pfs/partial_name.hpp"
@@ -53,6 +54,42 @@ replies::TaskOutcome outcome_of(const stage::Receipt& receipt, bool cancelled) {
     outcome.failure = replies::failure_of(
         {cancelled ? ECANCELED : stage::error_code(receipt), summary, true}, exit);
   }
+  return outcome;
+}
+
+// Names each file that stayed, and why.
+std::string text_of(const stage::Moves& moves, std::size_t most_named) {
+  std::string text =
+      std::to_string(moves.files) + " files (" + format_bytes(moves.bytes) + ") moved, " +
+      std::to_string(moves.failed.size()) +
+      (moves.failed.size() == 1 ? " stays where it is:\n" : " stay where they are:\n");
+  for (const auto& one : moves.failed | std::views::take(most_named)) {
+    text += "  " + escaped(one.path) + ": " + describe(one.error) + "\n";
+  }
+  if (moves.failed.size() > most_named) {
+    text += "  and " + std::to_string(moves.failed.size() - most_named) + " more\n";
+  }
+  return text;
+}
+
+replies::TaskOutcome outcome_of(const stage::Moves& moves, bool cancelled) {
+  constexpr std::size_t most_named = 1000;
+  replies::Moved moved{.moved = moves.files,
+                       .moved_bytes = moves.bytes,
+                       .unchanged = moves.unchanged,
+                       .stayed = moves.failed.size(),
+                       .stayed_first = {}};
+  for (const auto& one : moves.failed | std::views::take(most_named)) {
+    moved.stayed_first.push_back({.path = one.path, .reason = describe(one.error)});
+  }
+  replies::TaskOutcome outcome{
+      .ok = moves.failed.empty(), .failure = {}, .loaded = {}, .unloaded = {}};
+  if (!outcome.ok) {
+    const int code = cancelled ? ECANCELED : moves.failed.front().error.code;
+    outcome.failure =
+        replies::failure_of({code, text_of(moves, most_named), true}, cancelled ? 1 : 3);
+  }
+  outcome.moved = std::move(moved);
   return outcome;
 }
 
@@ -143,6 +180,29 @@ replies::TaskOutcome TransferService::load(const stage::LoadRequest& what,
 replies::TaskOutcome TransferService::unload(const stage::UnloadRequest& what,
                                              stage::Progress& progress) {
   return unload_until(what, progress, {});
+}
+
+replies::TaskOutcome TransferService::move(const MoveRequest& what, stage::Progress& progress) {
+  const stage::Moves moves = move_files(what.names, what.place, progress);
+  return outcome_of(moves, progress.cancel);
+}
+
+Space TransferService::space_of(unsigned place) {
+  return its_.store.buffer().backend.at(place).space();
+}
+
+std::vector<fs::Staging::MoveCandidate> TransferService::move_candidates(unsigned place) {
+  return fs::Staging(its_.store.files()).move_candidates(place);
+}
+
+stage::Moves TransferService::move_files(std::span<const std::string> paths, unsigned place,
+                                         stage::Progress& progress) {
+  fs::Staging staging(its_.store.files());
+  stage::PacedPfs pfs = paced_pfs(progress.cancel);
+  const stage::Options how = options();
+  return stage::move_files(
+      {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
+      paths, place);
 }
 
 replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& what,

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,20 +21,23 @@
 #include "fs/staging.hpp"
 #include "stage/copy/progress.hpp"
 #include "stage/export/receipt.hpp"
+#include "stage/live/move.hpp"
 #include "stage/options.hpp"
 #include "stage/pfs/paced_pfs.hpp"
 #include "stage/plan/planner.hpp"
 
 namespace efs::daemon {
 
-/// load(), unload(), unload_until(), drain(), drop(), fetch() and the figures are thread-safe.
-/// evict() is for one thread. The other functions are for the thread of the instance. The buffer
-/// must be open, except for inherit() and the figures.
+/// load(), unload(), unload_until(), move(), drain(), drop(), fetch(), the functions of
+/// TierTransfers and the figures are thread-safe. evict() is for one thread. The other functions
+/// are for the thread of the instance. The buffer must be open, except for inherit() and the
+/// figures.
 class TransferService final : public StatusSource,
                               public LiveTransfers,
                               public DrainTransfers,
                               public FetchTransfers,
-                              public EvictTransfers {
+                              public EvictTransfers,
+                              public TierTransfers {
  public:
   /// All outlive this object. The import notes in `config` the files that lists name.
   struct Parts {
@@ -66,6 +70,8 @@ class TransferService final : public StatusSource,
   control::replies::TaskOutcome unload_until(const stage::UnloadRequest& what,
                                              stage::Progress& progress, const SlotLimits& limits);
 
+  control::replies::TaskOutcome move(const MoveRequest& what, stage::Progress& progress) override;
+
   /// Exports these files, which a rule with `drain` covers, as an unload does. Returns the receipt.
   stage::Receipt drain(std::vector<std::string> paths, std::vector<std::string> sets,
                        stage::Progress& progress) override;
@@ -83,6 +89,11 @@ class TransferService final : public StatusSource,
   stage::Eviction evict(std::uint64_t bytes, stage::Progress& progress) override;
 
   Space space() override;
+
+  Space space_of(unsigned place) override;
+  std::vector<fs::Staging::MoveCandidate> move_candidates(unsigned place) override;
+  stage::Moves move_files(std::span<const std::string> paths, unsigned place,
+                          stage::Progress& progress) override;
 
   bool takes_turns() const override { return its_.turns.takes_turns(); }
 

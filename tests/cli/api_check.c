@@ -177,6 +177,10 @@ int main(int argc, char** argv) {
   struct efs_iocb unknown = EFS_IOCB_INIT("nosuch:/", "api1", 0, 0);
   is("an unknown backend", efs_load(&unknown), EFS_API_EINVAL);
   is("an unknown backend of an unload", efs_unload(&unknown), EFS_API_EINVAL);
+  is("no backend for a move", efs_move(&empty), EFS_API_EINVAL);
+  is("a move in one backend", efs_move(&unknown), EFS_API_EINVAL);
+  unknown.efs_size = 1;
+  is("a move of a part", efs_move(&unknown), EFS_API_EINVAL);
   struct efs_iocb flagged = EFS_IOCB_INIT(NULL, "api1", 0, 0);
   flagged.efs_flags = 1u << 30;
   is("an unknown flag", efs_load(&flagged), EFS_API_EINVAL);

@@ -15,7 +15,7 @@ check 'pkg-config knows efs' flags --exists
 check 'where it was installed, not where it was to be' test "$(realpath "$(flags --variable=includedir)")" = "$S/prefix/include"
 library=$(find "$S/prefix" -name 'libefs.so')
 check 'the library has a version' test "$(readelf -d "$library" | grep -c 'SONAME.*libefs.so.1]')" = 1
-check 'and exports the functions of efs.h, no more' test "$(nm -D --defined-only "$library" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort | tr '\n' ' ')" = 'efs_cancel efs_fetch efs_last_error efs_load efs_status efs_strerror efs_unload efs_wait efs_wait_inputs '
+check 'and exports the functions of efs.h, no more' test "$(nm -D --defined-only "$library" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort | tr '\n' ' ')" = 'efs_cancel efs_fetch efs_last_error efs_load efs_move efs_status efs_strerror efs_unload efs_wait efs_wait_inputs '
 check 'nothing else of it is visible' test -z "$(nm -D --defined-only "$library" | awk '$2 != "T" && $2 != "A"')"
 check 'the man page is installed' test -s "$S/prefix/share/man/man3/efs-api.3"
 

@@ -39,6 +39,7 @@ set(sources
   config/precedence_test.cpp
   config/problems_test.cpp
   config/sizes_test.cpp
+  config/tiers_test.cpp
   config/yaml_text_test.cpp
   control/asking_test.cpp
   control/end_watch_test.cpp
@@ -69,6 +70,7 @@ set(sources
   daemon/look_ahead_test.cpp
   daemon/mount_limits_test.cpp
   daemon/mount_service_test.cpp
+  daemon/mover_test.cpp
   daemon/report_files_test.cpp
   daemon/requests_test.cpp
   daemon/restart_policy_test.cpp
@@ -76,6 +78,7 @@ set(sources
   daemon/status_file_test.cpp
   daemon/stop_coordinator_test.cpp
   daemon/tasks_test.cpp
+  daemon/tier_policy_test.cpp
   daemon/transfer_service_test.cpp
   daemon/turn_gate_test.cpp
   daemon/unloaded_test.cpp

@@ -203,6 +203,9 @@ Json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item) 
   if (S_ISREG(item.attributes.st_mode) && item.content.place < config.backends.size()) {
     entry["backend"] = config.backends[item.content.place].id;
   }
+  if (item.content.pinned) {
+    entry["pinned"] = true;
+  }
   if (item.content.remote) {
     entry["remote"] = true;
   }
@@ -247,6 +250,9 @@ Json explain(const config::JobConfig& config, const std::string& name, fs::Stagi
                ? ", " + format_bytes(answer["allocated"].get<std::uint64_t>()) + " allocated"
                : "") +
           "\n";
+  if (item->content.pinned) {
+    text += "  pinned       it stays there and keeps its content, until efs unpin\n";
+  }
   text += "  class        " + std::string(name_of(file_class)) + ": " + printable(why) + "\n";
   text += "  state        " + std::string(item->due_for_export() ? "dirty" : "clean") +
           (item->pfs.origin ? ", staged in from " + escaped(config.root_dir + "/" +

@@ -13,7 +13,7 @@
 namespace efs::stage {
 
 /// One line of `efs ls`: path, type, size, class, dirty, staged ("in", "out" or "no": where another
-/// whole copy is), and if they apply: backend (the id, for a regular file), parts, target.
+/// whole copy is), and if they apply: backend (the id, for a regular file), pinned, parts, target.
 nlohmann::json inventory_entry(const config::JobConfig& config, const fs::WalkItem& item);
 
 /// Describes a name, with `text` for people: its location, its class and the rule for it, whether a

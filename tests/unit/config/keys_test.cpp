@@ -144,6 +144,7 @@ void check_round(std::span<const KeyOf<Owner>> keys) {
 TEST_CASE("what a key has read is what it shows", "[config][keys]") {
   check_round(settings_keys());
   check_round(backend_keys());
+  check_round(tier_keys());
   check_round(resource_keys());
   check_round(output_keys());
 }
@@ -158,7 +159,7 @@ TEST_CASE("every key has a line of help and is there once", "[config][keys]") {
     CHECK_FALSE(key.values.empty());
     CHECK_FALSE(key.values.contains(' '));
   }
-  CHECK(seen.size() == 65);
+  CHECK(seen.size() == 70);
 }
 
 TEST_CASE("keys of one name have one kind of expansion", "[config][keys]") {
@@ -170,6 +171,7 @@ TEST_CASE("keys of one name have one kind of expansion", "[config][keys]") {
   };
   add(settings_keys());
   add(backend_keys());
+  add(tier_keys());
   add(resource_keys());
   add(output_keys());
   for (const auto& [name, all] : types) {
@@ -192,6 +194,7 @@ TEST_CASE("efs-job(5) has the values and the default of every key", "[config][ke
   const std::string page = page_of("efs-job.5");
   check_section(page, "GLOBAL-SETTINGS", settings_keys());
   check_section(page, "BACKENDS", backend_keys());
+  check_section(page, "TIERS", tier_keys());
   check_section(page, "RESOURCES", resource_keys());
   check_section(page, "OUTPUTS", output_keys());
   const auto& retries = *find_key(settings_keys(), "retries");

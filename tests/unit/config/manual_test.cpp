@@ -76,6 +76,7 @@ TEST_CASE("efs-job(5) has every key of a job file, and no other") {
   const auto page = keys_of_page("efs-job.5");
   CHECK(page.at("GLOBAL-SETTINGS") == schema_of("global-settings"));
   CHECK(page.at("BACKENDS") == schema_of("backends"));
+  CHECK(page.at("TIERS") == schema_of("tiers"));
   CHECK(page.at("RESOURCES") == schema_of("resources"));
   CHECK(page.at("OUTPUTS") == schema_of("outputs"));
 }

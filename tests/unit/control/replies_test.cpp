@@ -75,6 +75,20 @@ TaskOutcome a_load() {
           .unloaded = {}};
 }
 
+TaskOutcome a_move(bool ok) {
+  Moved moved{
+      .moved = 3, .moved_bytes = UINT64_MAX, .unchanged = 2, .stayed = 0, .stayed_first = {}};
+  if (!ok) {
+    moved.stayed = 1;
+    moved.stayed_first = {{.path = "d/\xff b", .reason = "a program has it open"}};
+  }
+  return {.ok = ok,
+          .failure = ok ? Failure{} : a_failure(),
+          .loaded = {},
+          .unloaded = {},
+          .moved = std::move(moved)};
+}
+
 Task a_task() {
   return {.task = 7,
           .kind = "load",
@@ -211,6 +225,14 @@ Status a_status() {
                          .dropped_bytes = 6,
                          .unsent = 7,
                          .unsent_bytes = 8},
+          .tiers = {{.id = "ram",
+                     .capacity = 1,
+                     .used = 2,
+                     .moved_in = 3,
+                     .moved_in_bytes = 4,
+                     .moved_out = 5,
+                     .moved_out_bytes = 6,
+                     .last_error = "no room"}},
           .changed = Changed{.changed_files = 1, .changed_bytes = 2}};
 }
 
@@ -228,7 +250,8 @@ TEST_CASE("the answer to a stop is the same on the other side", "[control]") {
 TEST_CASE("the status and a task are the same on the other side", "[control]") {
   round_trip(a_status(), true);
   round_trip(Status{}, true);
-  for (const auto& outcome : {a_load(), an_unload(true), an_unload(false), TaskOutcome{}}) {
+  for (const auto& outcome :
+       {a_load(), an_unload(true), an_unload(false), a_move(true), a_move(false), TaskOutcome{}}) {
     Task task = a_task();
     task.outcome = outcome;
     CHECK(from_json<Task>(json_from_text(json_to_text(to_json(task)))) == task);
@@ -313,7 +336,7 @@ TEST_CASE("the fields of a status are in one object, and those of absent parts a
   const Json least = to_json(Status{});
   for (const char* name : {"note", "turn", "eta_seconds", "error", "given_up", "staged_in", "trace",
                            "access_log", "status_file", "lost_before", "capacity", "io", "counters",
-                           "backends", "open_files", "drain", "changed_files"}) {
+                           "backends", "open_files", "drain", "tiers", "changed_files"}) {
     CAPTURE(name);
     CHECK(status.contains(name));
     CHECK_FALSE(least.contains(name));

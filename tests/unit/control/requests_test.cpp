@@ -57,6 +57,7 @@ TEST_CASE("a request is the same on the other side", "[control]") {
                   .offset = largest,
                   .size = 3});
   round_trip(Fetch{.paths = paths});
+  round_trip(Move{.paths = paths, .to = "disk"});
   round_trip(WaitInputs{.timeout_ms = largest});
   round_trip(WaitInputs{});
   round_trip(Unload{.paths = paths,
@@ -72,6 +73,7 @@ TEST_CASE("a request is the same on the other side", "[control]") {
   round_trip(List{.paths = paths});
   round_trip(Explain{.path = "d/\xff b"});
   round_trip(Set{.file_class = "temporary", .paths = paths});
+  round_trip(Pin{.paths = paths, .pinned = false});
   round_trip(Limit{.read = {}, .write = {}, .ops = {}});
   round_trip(Limit{.read = 0, .write = 1, .ops = largest});
 }
@@ -109,7 +111,10 @@ TEST_CASE("the fields have the names that README.md lists", "[control]") {
   CHECK(to_json(Wait{}) == Json{{"verb", "wait"}, {"starter", false}});
   CHECK(to_json(WaitEnd{}) == Json{{"verb", "wait-end"}, {"keep", false}});
   CHECK(to_json(Cancel{.task = 1}) == Json{{"verb", "cancel"}, {"task", 1}});
+  CHECK(to_json(Move{.paths = {"a"}, .to = "disk"}) ==
+        Json{{"verb", "move"}, {"paths", {"a"}}, {"to", "disk"}});
   CHECK(to_json(List{.paths = {"a"}}) == Json{{"verb", "ls"}, {"paths", {"a"}}});
+  CHECK(to_json(Pin{.paths = {"a"}}) == Json{{"verb", "pin"}, {"paths", {"a"}}, {"pinned", true}});
   CHECK(to_json(Explain{.path = "a"}) == Json{{"verb", "explain"}, {"path", "a"}});
 }
 
@@ -147,7 +152,10 @@ TEST_CASE("unknown fields are ignored, and absent ones have their defaults", "[c
 
 TEST_CASE("a field without a default must be there", "[control]") {
   CHECK(refusal_of<Load>("{}") == "paths is missing");
+  CHECK(refusal_of<Move>("{}") == "paths is missing");
+  CHECK(refusal_of<Move>(R"({"paths": []})") == "to is missing");
   CHECK(refusal_of<Unload>("{}") == "paths is missing");
+  CHECK(refusal_of<Pin>("{}") == "paths is missing");
   CHECK(refusal_of<WaitTask>("{}") == "task is missing");
   CHECK(refusal_of<Cancel>("{}") == "task is missing");
   CHECK(refusal_of<Explain>("{}") == "path is missing");

@@ -51,7 +51,16 @@ struct FakeTransfers final : LiveTransfers {
     return outcome;
   }
 
-  std::vector<std::string> loaded, unloaded;
+  TaskOutcome move(const MoveRequest& what, stage::Progress&) override {
+    moved = what.names;
+    to = what.place;
+    TaskOutcome outcome{.ok = true, .failure = {}, .loaded = {}, .unloaded = {}};
+    outcome.moved.emplace().moved = what.names.size();
+    return outcome;
+  }
+
+  std::vector<std::string> loaded, unloaded, moved;
+  unsigned to = 0;
 };
 
 /// Notes what is asked for and has fetched it.

@@ -15,9 +15,10 @@ using scene::ControlScene;
 TEST_CASE("no verb for files is carried out before programs use the buffer", "[daemon][control]") {
   ControlScene it;
   for (const char* verb :
-       {"load", "unload", "fetch", "wait-inputs", "ls", "explain", "set", "limit"}) {
+       {"load", "unload", "fetch", "move", "wait-inputs", "ls", "explain", "set", "pin", "limit"}) {
     CAPTURE(verb);
-    const Json answer = it.ask({{"verb", verb}, {"paths", {"a"}}, {"path", "a"}, {"class", ""}});
+    const Json answer =
+        it.ask({{"verb", verb}, {"paths", {"a"}}, {"path", "a"}, {"class", ""}, {"to", "x"}});
     CHECK((answer["ok"] == false && answer["code"] == EAGAIN));
   }
   CHECK(it.ask({{"verb", "cancel"}, {"task", 5}})["code"] == ESRCH);
@@ -94,6 +95,32 @@ TEST_CASE("fetch asks for files that are remote, counts the others, and knows al
   CHECK(it.ask({{"verb", "status"}})["tasks"].size() == 1);
 }
 
+TEST_CASE("move goes to another backend of a job that has several", "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  it.buffer.buffer->write("a", "1");
+  const Json one = it.ask({{"verb", "move"}, {"paths", {"a"}}, {"to", "disk"}});
+  CHECK((one["ok"] == false && one["exit"] == 2));
+  CHECK(one["error"].get<std::string>().contains("one backend only"));
+  it.config.backends = {{.id = "ram"}, {.id = "disk"}};
+  it.buffer.buffer = std::make_unique<scene::LiveBuffer>(efs::test::in_two_places);
+  it.buffer.buffer->write("a", "1");
+  it.buffer.buffer->write("b", "2");
+  const auto move = [&](const Json& paths, const char* to) {
+    return it.ask({{"verb", "move"}, {"paths", paths}, {"to", to}});
+  };
+  const Json unknown = move({"a"}, "tape");
+  CHECK((unknown["exit"] == 2 &&
+         unknown["error"] == "the job file has no backend tape; it has: ram, disk"));
+  CHECK(move({"/elsewhere"}, "disk")["exit"] == 2);
+  CHECK(move({"none"}, "disk")["code"] == ENOENT);
+  CHECK(it.outcome_of(move({"/mnt/*"}, "disk"))["moved"] == 2);
+  CHECK((it.transfers.moved == std::vector<std::string>{"a", "b"} && it.transfers.to == 1));
+  const Json tasks = it.ask({{"verb", "status"}})["tasks"];
+  REQUIRE(tasks.size() == 1);
+  CHECK(tasks[0]["kind"] == "move");
+}
+
 TEST_CASE("wait-inputs ends with the background, in time, or with the instance",
           "[daemon][control]") {
   ControlScene it;
@@ -143,6 +170,30 @@ TEST_CASE("set changes all names or none", "[daemon][control]") {
   CHECK(set("best", {"a"})["exit"] == 2);
   it.config.results_dir.clear();
   CHECK(set("persistent", {"a"})["code"] == EINVAL);
+}
+
+TEST_CASE("pin and unpin are for the files that exist", "[daemon][control]") {
+  ControlScene it;
+  it.running();
+  it.buffer.buffer->write("a", "1");
+  REQUIRE(it.buffer.buffer->staging->add_directory("d", {.mode = 0755}));
+  const auto pin = [&](const Json& paths, bool pinned) {
+    return it.ask({{"verb", "pin"}, {"paths", paths}, {"pinned", pinned}});
+  };
+  const auto is_pinned = [&] {
+    it.lines.clear();
+    (void)it.ask({{"verb", "ls"}, {"paths", {"a"}}});
+    return it.lines.at(0)["items"][0].contains("pinned");
+  };
+  CHECK(pin({"/mnt"}, true)["count"] == 1);
+  CHECK(is_pinned());
+  CHECK(it.ask({{"verb", "explain"}, {"path", "a"}})["pinned"] == true);
+  CHECK(pin({"a"}, true)["count"] == 1);
+  CHECK(pin({"a", "*"}, false)["count"] == 1);
+  CHECK_FALSE(is_pinned());
+  CHECK(pin({"d"}, true)["count"] == 0);
+  CHECK(pin({"none"}, true)["code"] == ENOENT);
+  CHECK(pin({"/elsewhere"}, true)["exit"] == 2);
 }
 
 TEST_CASE("explain names the backend of a file", "[daemon][control]") {

@@ -135,7 +135,7 @@ TEST_CASE("a reader skips the fields and the types of a later level, unless it n
     CHECK(refused.error().code == EPROTONOSUPPORT);
     CHECK(refused.error().what ==
           "a record of type " + std::to_string(record.index()) +
-              " needs level 8 of the format, and this efs has level 7. Nothing was removed. Open "
+              " needs level 9 of the format, and this efs has level 8. Nothing was removed. Open "
               "the store with the efs that wrote it, or a newer one");
     longer[1] = std::byte{first_level - 1};
     CHECK(decode(longer).error().code == EPROTO);
@@ -193,7 +193,7 @@ TEST_CASE("a record of version 3 has no level, and its exact length") {
     auto bytes = bytes_of(record);
     bytes.erase(bytes.begin() + 1);
     const auto read = decode(bytes, 3);
-    if (level_of(record) > 4) {
+    if (level_of(record) > 4 || std::holds_alternative<Pinned>(record)) {
       CHECK(read.error().code == EPROTO);
       continue;
     }

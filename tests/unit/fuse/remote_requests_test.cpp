@@ -28,7 +28,7 @@ using namespace efs;
 using namespace std::string_view_literals;
 using test::message_of;
 
-struct Sent {
+struct SentMessage {
   std::uint32_t opcode;
   std::uint64_t ino;
   test::Message arguments;
@@ -79,7 +79,7 @@ struct RemoteFile {
     return all;
   }
 
-  std::vector<Sent> needing() const {
+  std::vector<SentMessage> needing() const {
     const fuse_setattr_in mode{.valid = FATTR_MODE, .mode = 0640};
     const fuse_setattr_in size{.valid = FATTR_SIZE, .size = 1};
     const std::uint64_t value_size = 1;
@@ -118,7 +118,7 @@ TEST_CASE("requests that need the content have no reply before the fetch, and th
   for (std::size_t i = 0; i < RemoteFile().needing().size(); ++i) {
     INFO(i);
     RemoteFile s;
-    const Sent sent = s.needing()[i];
+    const SentMessage sent = s.needing()[i];
     CHECK(s.kernel.send(sent.opcode, sent.ino, sent.arguments).empty());
     CHECK(s.aside->waiting() == 1);
     REQUIRE_FALSE(s.wanted.empty());
@@ -207,7 +207,7 @@ TEST_CASE("a request whose locks the kernel needs now does not wait, but its con
 TEST_CASE("without anything that fetches, such a request fails", "[fuse][fetch]") {
   RemoteFile s;
   s.connection.put_aside = nullptr;
-  for (const Sent& sent : s.needing()) {
+  for (const SentMessage& sent : s.needing()) {
     const auto replies = s.kernel.send(sent.opcode, sent.ino, sent.arguments);
     REQUIRE(replies.size() == 1);
     CHECK(replies[0].error == EIO);

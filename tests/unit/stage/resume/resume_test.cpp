@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/clock.hpp"
+#include "stage/plan/follow.hpp"
 
 using namespace efs;
 using namespace efs::stage;
@@ -97,9 +98,14 @@ TEST_CASE("a content that has left the buffer may stay away if the plan agrees",
   auto entry = planned("f");
   auto item = there("f");
   item.content.remote = item.content.evictable = true;
+  item.content.remote_source = source_of(entry);
   CHECK_FALSE(is_kept(entry, item));
   entry.evictable = true;
   CHECK(is_kept(entry, item));
+  SECTION("another source, as by another path in the job file") {
+    item.content.remote_source = "elsewhere";
+    CHECK_FALSE(is_kept(entry, item));
+  }
   SECTION("another version") {
     ++entry.origin.mtime;
     CHECK_FALSE(is_kept(entry, item));
