@@ -450,8 +450,8 @@ void print_tiers(std::ostream& out, const std::vector<replies::TierFigures>& tie
         << format_bytes(tier.moved_in_bytes) << "), out " << tier.moved_out << " ("
         << format_bytes(tier.moved_out_bytes) << ")\n";
     if (tier.last_error) {
-      out << "           it is full, and nothing can leave it: " << printable(*tier.last_error)
-          << "\n";
+      out << "           it is above `high`, and nothing can leave it: "
+          << printable(*tier.last_error) << "\n";
     }
   }
 }

@@ -213,7 +213,7 @@ using T = Tiers;
 constexpr std::array<KeyOf<T>, 5> tiers_table{{
     {{"order", a_text, "", "ids of the backends between which contents move, the fastest first",
       mandatory | read_elsewhere}},
-    {{"high", a_number(2, 100, "%"), "", "contents go down once so much of a tier is in use"},
+    {{"high", a_number(2, 99, "%"), "", "contents go down once so much of a tier is in use"},
      in<&T::high>()},
     {{"low", a_number(1, 99, "%"), "", "until no more than so much is"}, in<&T::low>()},
     {{"promote", one_of(promote_words), "",

@@ -59,9 +59,12 @@ std::uint64_t bytes_of(std::span<const TierMove> moves) {
   return bytes;
 }
 
+bool gives_any(const std::vector<std::uint64_t>& bytes) {
+  return std::ranges::any_of(bytes, [](std::uint64_t some) { return some > 0; });
+}
+
 Mover::Clock::duration rest_after(Mover::Clock::time_point begin) {
-  return std::clamp<Mover::Clock::duration>(10 * (Mover::Clock::now() - begin), Mover::rest,
-                                            Mover::longest_rest);
+  return std::max<Mover::Clock::duration>(10 * (Mover::Clock::now() - begin), Mover::rest);
 }
 
 }  // namespace
@@ -125,16 +128,37 @@ Mover::Clock::duration Mover::look_and_move() {
   std::erase_if(left_alone_, [&](const auto& one) { return one.second <= begin; });
   is_vain_ = false;
   const auto bytes = bytes_down(rules_, tiers);
-  if (std::ranges::any_of(bytes, [](std::uint64_t some) { return some > 0; })) {
+  if (gives_any(bytes)) {
     go_down(tiers, bytes);
   } else {
     set_error(0, "");
-    if (rules_.promote == config::Promote::on_open && begin >= next_look_up_) {
-      go_up(tiers);
-      next_look_up_ = Clock::now() + rest_after(begin);
-    }
   }
-  return is_vain_ ? rest_after(begin) : is_any_near(tiers) ? look_if_scarce : look_if_ample;
+  const bool may_go_up = is_vain_ ? is_below_low(tiers.front()) : !gives_any(bytes);
+  if (rules_.promote == config::Promote::on_open && may_go_up && begin >= next_look_up_) {
+    go_up(tiers);
+    next_look_up_ = Clock::now() + rest_after(begin);
+  }
+  if (is_vain_) {
+    return rest_after(begin);
+  }
+  // A look at all files takes the namespace's lock.
+  const Clock::duration took = Clock::now() - begin;
+  return std::max<Clock::duration>(took, is_any_near(tiers) ? look_if_scarce : look_if_ample);
+}
+
+bool Mover::is_below_low(const Tier& tier) const {
+  return used_of(tier.space) <= level_of(tier.space, rules_.low);
+}
+
+// Programs fill and empty the tiers while a plan is carried out.
+bool Mover::is_still_wanted(const TierMove& move) const {
+  const std::vector<Tier> tiers = look();
+  if (move.to < move.from) {
+    return is_below_low(tiers[move.to]) && !gives_any(bytes_down(rules_, tiers));
+  }
+  const bool is_last = move.to + 1 == tiers.size();
+  return bytes_down(rules_, tiers)[move.from] > 0 &&
+         (is_last || used_of(tiers[move.to].space) <= level_of(tiers[move.to].space, rules_.high));
 }
 
 bool Mover::is_any_near(std::span<const Tier> tiers) const {
@@ -166,9 +190,11 @@ void Mover::go_down(std::vector<Tier>& tiers, const std::vector<std::uint64_t>& 
       first = tier;
     }
   }
-  failure_.clear();
   const auto moves = moves_down(rules_, tiers);
   is_vain_ = carry_out(moves) == 0;
+  if (!is_vain_) {
+    failure_.clear();
+  }
   const char* const usual = moves.empty() ? "no lower tier has room for a file of it that may move"
                                           : "programs use its files";
   set_error(first, !is_vain_ ? "" : failure_.empty() ? usual : failure_);
@@ -226,7 +252,8 @@ std::uint64_t Mover::move_group(std::span<const TierMove> moves) {
   const KeptTier& out = figures_.tiers.at(from);
   const std::uint64_t bytes_before = out.out_bytes;
   std::uint64_t moved = 0;
-  while (!moves.empty() && wait_for_rate(bytes_of(moves.first(batch_of(moves))))) {
+  while (!moves.empty() && wait_for_rate(bytes_of(moves.first(batch_of(moves)))) &&
+         (moved == 0 || is_still_wanted(moves.front()))) {
     const std::size_t count = batch_of(moves);
     moved += move_batch(moves.first(count));
     moves = moves.subspan(count);

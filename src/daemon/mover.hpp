@@ -68,6 +68,9 @@ class Mover final : public StatusSource {
   std::vector<Tier> look() const;
   /// True if a tier is nearly full.
   bool is_any_near(std::span<const Tier> tiers) const;
+  bool is_below_low(const Tier& tier) const;
+  /// False if the room of the tiers has changed since the move was planned, so that it is not due.
+  bool is_still_wanted(const TierMove& move) const;
   std::vector<MoveCandidate> files_in(std::size_t tier);
   /// `bytes`: of bytes_down().
   void go_down(std::vector<Tier>& tiers, const std::vector<std::uint64_t>& bytes);

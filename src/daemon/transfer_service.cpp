@@ -183,7 +183,7 @@ replies::TaskOutcome TransferService::unload(const stage::UnloadRequest& what,
 }
 
 replies::TaskOutcome TransferService::move(const MoveRequest& what, stage::Progress& progress) {
-  const stage::Moves moves = move_files(what.names, what.place, progress);
+  const stage::Moves moves = move_by(what.names, what.place, fs::Staging::Pins::give_way, progress);
   return outcome_of(moves, progress.cancel);
 }
 
@@ -197,12 +197,17 @@ std::vector<fs::Staging::MoveCandidate> TransferService::move_candidates(unsigne
 
 stage::Moves TransferService::move_files(std::span<const std::string> paths, unsigned place,
                                          stage::Progress& progress) {
+  return move_by(paths, place, fs::Staging::Pins::hold, progress);
+}
+
+stage::Moves TransferService::move_by(std::span<const std::string> paths, unsigned place,
+                                      fs::Staging::Pins pins, stage::Progress& progress) {
   fs::Staging staging(its_.store.files());
   stage::PacedPfs pfs = paced_pfs(progress.cancel);
   const stage::Options how = options();
   return stage::move_files(
       {.config = its_.config, .staging = staging, .pfs = pfs, .options = how, .progress = progress},
-      paths, place);
+      paths, place, pins);
 }
 
 replies::TaskOutcome TransferService::unload_until(const stage::UnloadRequest& what,

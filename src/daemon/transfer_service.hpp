@@ -126,6 +126,8 @@ class TransferService final : public StatusSource,
   stage::PacedPfs paced_pfs(const std::atomic<bool>& cancel);
 
  private:
+  stage::Moves move_by(std::span<const std::string> paths, unsigned place, fs::Staging::Pins pins,
+                       stage::Progress& progress);
   /// False if there is no room for so many bytes, and none can be made.
   bool make_room_ahead(fs::Filesystem& files, std::uint64_t bytes);
   stage::Receipt unload_by(const stage::UnloadRequest& what, stage::Progress& progress,

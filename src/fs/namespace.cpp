@@ -587,7 +587,8 @@ Status Namespace::apply_one(const Moved& r) {
   }
   next_ino_ = std::max(next_ino_, r.container + 1);
   inode->more().container = r.container;
-  inode->extra->kept_time.reset();
+  inode->extra->kept_time =
+      InodeExtra::KeptTime{.shown = r.shown, .ctime = r.ctime, .mtime = r.mtime};
   return {};
 }
 

@@ -316,12 +316,14 @@ struct NewVersion {
 
 /// Container `container` has the content of this regular file from here on (R1: it is as durable as
 /// its backend before this record). The former one may be removed when this record is durable (R3).
+/// The times are those of InodeExtra::kept_time.
 struct Moved {
   std::uint64_t ino = 0, container = 0;
+  FileTime shown, ctime, mtime;
 
   template <typename F>
   void fields(F&& f) {
-    f(ino, container);
+    f(ino, container, shown, ctime, mtime);
   }
 };
 

@@ -115,7 +115,12 @@ void emit_extras(const Inode& inode, const ledger::FileEntry& entry,
     emit(LostWrites{.ino = inode.ino, .lacks = 1});
   }
   if (extra.container != 0) {
-    emit(Moved{.ino = inode.ino, .container = extra.container});
+    const auto kept = extra.kept_time.value_or(InodeExtra::KeptTime());
+    emit(Moved{.ino = inode.ino,
+               .container = extra.container,
+               .shown = kept.shown,
+               .ctime = kept.ctime,
+               .mtime = kept.mtime});
   }
   if (extra.pinned) {
     emit(Pinned{.ino = inode.ino, .pinned = 1});

@@ -130,7 +130,7 @@ Result<OpenContainer> Staging::adopt_file(Container& other) {
   return held(*ino, filesystem_.backend_.adopt(*ino, other));
 }
 
-Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
+Result<OpenContainer> Staging::open_container(std::uint64_t ino, CachePolicy policy) {
   EFS_TRY(filesystem_.check_here(ino));
   std::atomic<std::uint32_t>& count = filesystem_.held_;
   {
@@ -139,7 +139,7 @@ Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
     ++count;
   }
   const std::shared_ptr<void> counted(nullptr, [&count](void*) { --count; });
-  auto file = open_any_container(ino);
+  auto file = open_any_container(ino, policy);
   // An eviction may have come before the open. None comes after it: its lease would fail.
   EFS_TRY(filesystem_.check_here(ino));
   if (file) {
@@ -150,8 +150,8 @@ Result<OpenContainer> Staging::open_container(std::uint64_t ino) {
   return file;
 }
 
-Result<OpenContainer> Staging::open_any_container(std::uint64_t ino) {
-  return held(ino, filesystem_.backend_.open(ino, CachePolicy::closed));
+Result<OpenContainer> Staging::open_any_container(std::uint64_t ino, CachePolicy policy) {
+  return held(ino, filesystem_.backend_.open(ino, policy));
 }
 
 void Staging::abandon(std::uint64_t ino) {

@@ -171,7 +171,7 @@ class Staging {
   Result<OpenContainer> adopt_file(Container& other);
 
   /// Opens the container of an existing file.
-  Result<OpenContainer> open_container(std::uint64_t ino);
+  Result<OpenContainer> open_container(std::uint64_t ino, CachePolicy policy = CachePolicy::closed);
 
   // Contents that are not here yet (staging_remote.cpp).
 
@@ -288,6 +288,9 @@ class Staging {
   /// The files in backend number `place` that no user has pinned, in no order.
   std::vector<MoveCandidate> move_candidates(unsigned place);
 
+  /// Whether a pinned file stays (EPERM), or moves because a user asks for it.
+  enum class Pins : std::uint8_t { hold, give_way };
+
   /// A move that has begun: the content is to be copied from `source` to `target`.
   struct Move {
     std::string path;
@@ -296,6 +299,7 @@ class Staging {
     struct stat before{};      // of the source
     std::uint64_t edits = 0;   // of the file, before the copy
     bool is_reserved = false;  // a program has reserved space for the whole file
+    Pins pins = Pins::hold;
     std::shared_ptr<Container> source;
     OpenContainer target;
   };
@@ -303,7 +307,8 @@ class Staging {
   /// nullopt: the content is in that backend already, or not in the buffer. EBUSY: a program may
   /// have the file open or mapped, or the cache shares it. EPERM: see stage::move_files(). ENOSPC.
   /// End it with end_move() or abandon_move().
-  Result<std::optional<Move>> begin_move(const std::string& path, unsigned place);
+  Result<std::optional<Move>> begin_move(const std::string& path, unsigned place,
+                                         Pins pins = Pins::give_way);
   /// The target has the whole content, and is as durable as its backend makes it. From the return
   /// on the content is in the other backend, also for a recovery, and the room of the former one is
   /// free or soon will be. EBUSY or ESTALE: a program was there meanwhile; the file stays as it is.
@@ -550,7 +555,7 @@ class Staging {
   /// R3: returns when the records of all evictions survive power loss.
   Status make_eviction_durable();
   /// Fails unless the content of the file may move to that backend.
-  Status may_move(const Inode& inode, const std::string& path, unsigned place);
+  Status may_move(const Inode& inode, const Move& move);
   /// Sets what a move knows of the file before its copy.
   Status look_before_move(Move& move);
   Status make_target(Move& move);
@@ -559,7 +564,8 @@ class Staging {
   /// Records that the target is the file's container. Its number is then that of the former one.
   Status switch_container(const Move& move);
   /// As open_container(), also of a remote file.
-  Result<OpenContainer> open_any_container(std::uint64_t ino);
+  Result<OpenContainer> open_any_container(std::uint64_t ino,
+                                           CachePolicy policy = CachePolicy::closed);
   /// The directory that holds the last component of `path`, by the namespace alone. Under the
   /// namespace lock.
   Result<Place> locate(const std::string& path) const;

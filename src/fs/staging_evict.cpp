@@ -16,6 +16,13 @@ bool is_candidate(const Inode& inode, const ledger::FileEntry& entry) {
          (entry.imported || entry.exported);
 }
 
+Status check_kind(const Inode& inode) {
+  if (!inode.is_regular() || inode.nlink != 1) {
+    return fail(EMLINK, "it has further names, or is not a regular file");
+  }
+  return inode.extra && inode.extra->pinned ? fail(EPERM, "it is pinned") : Status();
+}
+
 }  // namespace
 
 std::vector<Staging::EvictionCandidate> Staging::eviction_candidates(const MayLeave& may_leave) {
@@ -59,12 +66,7 @@ Status Staging::may_evict(const Inode& inode, const std::string& path, std::uint
   if (inode.ino != ino || inode.is_remote()) {
     return fail(ESTALE, "another file has this name by now, or its content is gone already");
   }
-  if (!inode.is_regular() || inode.nlink != 1) {
-    return fail(EMLINK, "it has further names, or is not a regular file");
-  }
-  if (inode.extra && inode.extra->pinned) {
-    return fail(EPERM, "it is pinned");
-  }
+  EFS_TRY(check_kind(inode));
   const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
   if (item.pfs.dirty || !item.pfs.parts.empty() || !item.content.unreadable.empty()) {
     return fail(EBUSY, "the PFS does not have its content");

@@ -50,9 +50,13 @@ std::vector<Staging::MoveCandidate> Staging::move_candidates(unsigned place) {
 }
 
 // A container that efs itself holds, such as an export does, is open, too.
-Status Staging::may_move(const Inode& inode, const std::string& path, unsigned place) {
+Status Staging::may_move(const Inode& inode, const Move& move) {
   filesystem_.mutex_.assert_held_shared();
-  const auto item = item_of({.inode = &inode, .path = path, .keep_path = {}});
+  if (move.pins == Pins::hold && is_pinned(inode)) {
+    return fail(EPERM, "it is pinned");
+  }
+  const unsigned place = move.place;
+  const auto item = item_of({.inode = &inode, .path = move.path, .keep_path = {}});
   if (!item.content.unreadable.empty()) {
     return fail(EIO, item.content.unreadable);
   }
@@ -75,14 +79,15 @@ Status Staging::may_move(const Inode& inode, const std::string& path, unsigned p
   return {};
 }
 
-Result<std::optional<Staging::Move>> Staging::begin_move(const std::string& path, unsigned place) {
+Result<std::optional<Staging::Move>> Staging::begin_move(const std::string& path, unsigned place,
+                                                         Pins pins) {
   if (filesystem_.failed()) {
     return fail(EROFS, "the file system is read-only: its journal has failed");
   }
   if (place >= filesystem_.backend_.places()) {
     return fail(EINVAL, "there is no such backend");
   }
-  Move move{.path = path, .place = place, .source = {}, .target = {}};
+  Move move{.path = path, .place = place, .pins = pins, .source = {}, .target = {}};
   {
     const ReadLock lock(filesystem_.mutex_);
     const auto there = inode_at(path);
@@ -98,7 +103,7 @@ Result<std::optional<Staging::Move>> Staging::begin_move(const std::string& path
   }
   close_unused(move.ino);
   EFS_TRY(look_before_move(move));
-  auto source = open_container(move.ino);
+  auto source = open_container(move.ino, CachePolicy::only_read);
   EFS_TRY(source);
   move.source = std::move(source->container);
   const auto before = move.source->attributes();
@@ -118,7 +123,7 @@ Status Staging::look_before_move(Move& move) {
   }
   move.edits = inode.edits;  // first: an open for writing, from now on, changes this number
   move.is_reserved = inode.reserved;
-  return may_move(inode, move.path, move.place);
+  return may_move(inode, move);
 }
 
 // A backend that spills would make it elsewhere.
@@ -216,7 +221,7 @@ Status Staging::switch_container(const Move& move) {
   if (inode.ino != move.ino || inode.is_remote() || inode.edits != move.edits) {
     return fail(ESTALE, "a program has changed, removed or replaced it meanwhile");
   }
-  EFS_TRY(may_move(inode, move.path, move.place));
+  EFS_TRY(may_move(inode, move));
   Backend& all = filesystem_.backend_;
   const auto now = all.attributes(move.ino), target = all.attributes(move.target.ino);
   EFS_TRY(now);
@@ -227,15 +232,16 @@ Status Staging::switch_container(const Move& move) {
   const FileTime shown = shown_ctime(inode, *now);
   (void)inode.more();  // now: apply() must not lack memory after the exchange
   EFS_TRY(all.exchange(move.ino, move.target.ino, Exchange::if_unused));
-  const Status recorded =
-      filesystem_.commit(0, Moved{.ino = move.ino, .container = move.target.ino});
+  // The move is no change that a program may see.
+  const Status recorded = filesystem_.commit(0, Moved{.ino = move.ino,
+                                                      .container = move.target.ino,
+                                                      .shown = shown,
+                                                      .ctime = target->st_ctim,
+                                                      .mtime = target->st_mtim});
   if (!recorded) {
     (void)all.exchange(move.ino, move.target.ino, Exchange::undo);
     return recorded;
   }
-  // The move is no change that a program may see.
-  inode.extra->kept_time =
-      InodeExtra::KeptTime{.shown = shown, .ctime = target->st_ctim, .mtime = target->st_mtim};
   filesystem_.room_.drop(move.ino);
   return {};
 }

@@ -51,6 +51,7 @@ move_all() {
   local to code
   to=$(echo "$places" | cut -d' ' -f$((count % 2 + 1)))
   "$EFS" move -i "$NAME" p0 p1 p2 own --to "$to" >"$S/said.move" 2>&1; code=$?
+  cat "$S/said.move" >>"$S/said.moves"
   [ $code = 0 ] || [ $code = 3 ] || fail "round $1: move to $to" "exit code $code: $(tail -n 5 "$S/said.move")"
 }
 
@@ -93,7 +94,7 @@ life() {
     comes_again "$number"
   done
   rm -rf "${MNT:?}/input"
-  [ -z "${places:-}" ] || check "$name: contents have moved" grep -q 'event=moved' "$EFS_RUNTIME_DIR/$name/efsd.log"
+  [ -z "${places:-}" ] || check "$name: contents have moved" grep -qE 'move done: [1-9]' "$S/said.moves"
   check "$name: stop" "$EFS" stop "$name"
   rm -f "$OUT"/efs-re*
   check "$name: results-dir has what the mirror has" python3 - "$SOURCE/tests/mount" "$MIRROR" "$OUT" <<'PYTHON'

@@ -27,8 +27,8 @@ namespace efs::stage {
 inline constexpr std::uint64_t shared_from = 32U << 20U;
 inline constexpr std::uint64_t widely_shared_from = 256U << 20U;
 
-/// A container of at least this size, for a file without holes, gets its size before its bytes: then
-/// a tmpfs with huge pages uses them.
+/// A container of at least this size, for a file without holes, gets its size before its bytes:
+/// then a tmpfs with huge pages uses them.
 inline constexpr std::uint64_t smallest_huge = 2U << 20U;
 
 /// The buffers of a copy. A task makes one Scratch for all its files, because small files should

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "stage/copy/content.hpp"
@@ -14,8 +15,8 @@ namespace {
 
 class Mover : LiveTransfer {
  public:
-  Mover(const LiveArguments& with, unsigned place)
-      : LiveTransfer(with), place_(place), scratch_(with.options.transfer_size) {}
+  Mover(const LiveArguments& with, unsigned place, fs::Staging::Pins pins)
+      : LiveTransfer(with), place_(place), pins_(pins), scratch_(with.options.transfer_size) {}
 
   Moves move(std::span<const std::string> names) {
     list(names);
@@ -55,7 +56,7 @@ class Mover : LiveTransfer {
   }
 
   Status move_file(const std::string& path, std::uint64_t bytes) {
-    auto begun = staging_.begin_move(path, place_);
+    auto begun = staging_.begin_move(path, place_, pins_);
     if (!begun) {
       return std::unexpected(begun.error());
     }
@@ -65,7 +66,7 @@ class Mover : LiveTransfer {
       return {};
     }
     const std::uint64_t taken = static_cast<std::uint64_t>((*begun)->before.st_blocks) * 512;
-    if (const Status copied = copy(**begun); !copied) {
+    if (const Status copied = copy_safely(**begun); !copied) {
       staging_.abandon_move(std::move(**begun));
       return copied;
     }
@@ -73,6 +74,12 @@ class Mover : LiveTransfer {
     ++moves_.files;
     moves_.bytes += taken;
     return {};
+  }
+
+  Status copy_safely(fs::Staging::Move& move) try {
+    return copy(move);
+  } catch (const std::bad_alloc&) {
+    return fail(ENOMEM);
   }
 
   // As a stage-in: huge pages for a file without holes.
@@ -93,6 +100,7 @@ class Mover : LiveTransfer {
   }
 
   const unsigned place_;
+  const fs::Staging::Pins pins_;
   Scratch scratch_;
   std::vector<File> files_;
   Moves moves_;
@@ -100,8 +108,9 @@ class Mover : LiveTransfer {
 
 }  // namespace
 
-Moves move_files(const LiveArguments& with, std::span<const std::string> names, unsigned place) {
-  return Mover(with, place).move(names);
+Moves move_files(const LiveArguments& with, std::span<const std::string> names, unsigned place,
+                 fs::Staging::Pins pins) {
+  return Mover(with, place, pins).move(names);
 }
 
 }  // namespace efs::stage

@@ -33,6 +33,7 @@ struct Moves {
 ///
 /// Names are paths below root-dir. ENOENT fails one name. Ends early, with ECANCELED for the files
 /// that were not begun, after Progress::cancel.
-Moves move_files(const LiveArguments& with, std::span<const std::string> names, unsigned place);
+Moves move_files(const LiveArguments& with, std::span<const std::string> names, unsigned place,
+                 fs::Staging::Pins pins = fs::Staging::Pins::give_way);
 
 }  // namespace efs::stage

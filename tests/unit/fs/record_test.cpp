@@ -52,7 +52,7 @@ std::vector<Record> examples() {
       Fetched{7},
       NewVersion{7, {6, 7, 8, 9, 10}, 11, efs::FileTime{12}},
       Evicted{7, 1, 2, 3, {6, 7, 8, 9, 10}, "/pfs/name"},
-      Moved{7, 8},
+      Moved{7, 8, 1, 2, 3},
       Pinned{7, 1}};
 }
 

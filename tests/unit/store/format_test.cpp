@@ -225,7 +225,14 @@ std::vector<Pinned> pinned() {
        "3031323334353637 38393a3b "
        "3c3d3e3f40414243 4445464748494a4b 4c4d4e4f50515253 5455565758595a5b 5c5d5e5f60616263 "
        "04000000 2f732f6e"},
-      {Moved{.ino = u64(0x10), .container = u64(0x18)}, "1b 08 1011121314151617 18191a1b1c1d1e1f"},
+      {Moved{.ino = u64(0x10),
+             .container = u64(0x18),
+             .shown = file_time(0x20),
+             .ctime = file_time(0x2c),
+             .mtime = file_time(0x38)},
+       "1b 08 1011121314151617 18191a1b1c1d1e1f 2021222324252627 28292a2b 2c2d2e2f30313233 "
+       "34353637 "
+       "38393a3b3c3d3e3f 40414243"},
       {fs::Pinned{.ino = u64(0x10), .pinned = 0x18}, "1c 04 1011121314151617 18"}};
 }
 
