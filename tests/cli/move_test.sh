@@ -158,6 +158,12 @@ done
 if grep -q 'event=task_lost .*kind=move' "$EFS_RUNTIME_DIR/dies/efsd.log"; then ok; else skip 'dies: during a move' 'each move had ended before'; fi
 check 'dies: keep' "$EFS" stop --keep dies
 check_exit 'dies: the store is whole' 0 'whole' "$EFS" check-image dies
+left=$(find "$DISK" -type f -size 6000000c)
+check 'dies: the result has one container' test -f "$left"
+touch -r "$left" "$S/stamp"; echo more >>"$left"
+check_exit 'dies: another process changes it' 1 'the contents of 1 files were changed' "$EFS" start "$JOB"
+check_exit 'dies: check-image names the file' 1 'damage: made: container .* it has 6000005 bytes instead of 6000000' "$EFS" check-image dies
+truncate -s 6000000 "$left"; touch -r "$S/stamp" "$left"
 check 'dies: a start goes on' "$EFS" start "$JOB"
 check 'dies: with the result' cmp "$S/made" "$MNT/made"
 check 'dies: in its backend' is_in made bulk

@@ -23,19 +23,34 @@ if [ "$(printf '%s\n' 3.18 "${libfuse##*.so.}" | sort -V | head -n 1)" != 3.18 ]
 fi
 for kind in passthrough daemon user; do declared "$kind" >"$S/expect-$kind"; done
 declared daemon writeback >"$S/expect-writeback"
+# moves: moves all contents to and fro between two backends until `moved` exists. Files that are open
+# stay (exit code 3), and names that are gone by then are no failure.
+moves() {
+  local to=two
+  until [ -e "$S/moved" ]; do
+    "$EFS" move -i "$1" '*' --to "$to" >>"$S/moves" 2>&1
+    [ "$to" = two ] && to=one || to=two
+  done
+}
+
 # compare NAME IO START_OPTIONS... -- PARITY_OPTIONS...; $as is the mounting user; the store is in
-# memory or in $store; the program runs with $library.
+# memory, in $store, or in both if $both is set: then contents move between them all the time; the
+# program runs with $library.
 compare() {
   local name=$1 io=$2 text code; shift 2
   local start=(); while [ "$1" != -- ]; do start+=("$1"); shift; done; shift
-  if [ -n "${store:-}" ]; then fresh "$name" "backends: [ {id: disk, type: NVRAM-NVML, daxfs: $store, capacity: all} ]" 'resources: []'
+  if [ -n "${both:-}" ]; then fresh "$name" "backends: [ {id: one, type: DRAM, capacity: 2 GiB}, {id: two, type: NVRAM-NVML, daxfs: $both} ]" 'resources: []'
+  elif [ -n "${store:-}" ]; then fresh "$name" "backends: [ {id: disk, type: NVRAM-NVML, daxfs: $store, capacity: all} ]" 'resources: []'
   else CAPACITY='2 GiB' fresh "$name" 'resources: []'; fi
   mkdir "$MNT" "$S/$name/native"; chmod 1777 "$PFS"
   case $name in *user* | own) chown 65534:65534 "$MNT" "$OUT" ;; esac
   mount -t tmpfs -o nosuid,nodev,mode=1777,size=2g native "$S/$name/native"
   check "$name: start" ${as:-} "$EFS" start "$JOB" "${start[@]}"
   check "$name: I/O" json "$(${as:-} "$EFS" status --json "$name")" "d['io'] == '$io'"
+  rm -f "$S/moved" "$S/moves"; local mover=
+  if [ -n "${both:-}" ]; then moves "$name" & mover=$!; fi
   text=$(${as:-} env ${library:+LD_PRELOAD=$library EFS_INTERCEPT_AFTER=1 EFS_INTERCEPT=stats EFS_INTERCEPT_STATS=$S/served} "$parity" "$S/$name/native" "$MNT" "$@"); code=$?
+  if [ -n "$mover" ]; then touch "$S/moved"; wait "$mover"; check "$name: contents have moved" grep -qE 'move done: [1-9]' "$S/moves"; fi
   printf '%s\n' "$text" | grep -v '^DIFF [^ ]* (declared)' | sed "s/^/$name: /"
   skipped=$((skipped + $(sed -nE 's/^[0-9]+ passed, [0-9]+ failed, ([0-9]+) skipped$/\1/p' <<<"$text" | tail -n 1 | grep . || echo 0)))
   [ $code -ne 0 ] || ok
@@ -77,6 +92,12 @@ if [ "$(id -u)" = 0 ] && command -v fusermount3 >/dev/null; then
 else
   skip 'a mount of a user' 'needs root, to become one, and fusermount3'
 fi
+
+# Contents move under the test's feet, between a tmpfs of the instance and one that others have, too.
+mkdir "$S/both" && mount -t tmpfs -o nosuid,nodev,mode=1777,size=2g both "$S/both"
+both=$S/both compare moves passthrough -- --expect "$S/expect-passthrough"
+both=$S/both compare moves-daemon daemon -o daemon-io -- --expect "$S/expect-daemon"
+umount "$S/both"
 
 mkdir "$S/disk"
 if [ "$(id -u)" = 0 ] && truncate -s 4G "$S/image" && mkfs.ext4 -q "$S/image" && mount -o loop "$S/image" "$S/disk"; then
