@@ -23,12 +23,12 @@ if [ "$(printf '%s\n' 3.18 "${libfuse##*.so.}" | sort -V | head -n 1)" != 3.18 ]
 fi
 for kind in passthrough daemon user; do declared "$kind" >"$S/expect-$kind"; done
 declared daemon writeback >"$S/expect-writeback"
-# moves: moves all contents to and fro between two backends until `moved` exists. Files that are open
+# moves: moves all contents to and fro between two backends until moves.end exists. Files that are open
 # stay (exit code 3), and names that are gone by then are no failure.
 moves() {
   local to=two
-  until [ -e "$S/moved" ]; do
-    "$EFS" move -i "$1" '*' --to "$to" >>"$S/moves" 2>&1
+  until [ -e "$S/moves.end" ]; do
+    "$EFS" move -i "$1" '*' --to "$to" >>"$S/moves.log" 2>&1
     [ "$to" = two ] && to=one || to=two
   done
 }
@@ -47,10 +47,10 @@ compare() {
   mount -t tmpfs -o nosuid,nodev,mode=1777,size=2g native "$S/$name/native"
   check "$name: start" ${as:-} "$EFS" start "$JOB" "${start[@]}"
   check "$name: I/O" json "$(${as:-} "$EFS" status --json "$name")" "d['io'] == '$io'"
-  rm -f "$S/moved" "$S/moves"; local mover=
+  rm -f "$S/moves.end" "$S/moves.log"; local mover=
   if [ -n "${both:-}" ]; then moves "$name" & mover=$!; fi
   text=$(${as:-} env ${library:+LD_PRELOAD=$library EFS_INTERCEPT_AFTER=1 EFS_INTERCEPT=stats EFS_INTERCEPT_STATS=$S/served} "$parity" "$S/$name/native" "$MNT" "$@"); code=$?
-  if [ -n "$mover" ]; then touch "$S/moved"; wait "$mover"; check "$name: contents have moved" grep -qE 'move done: [1-9]' "$S/moves"; fi
+  if [ -n "$mover" ]; then touch "$S/moves.end"; wait "$mover"; check "$name: contents have moved" grep -qE 'move done: [1-9]' "$S/moves.log"; fi
   printf '%s\n' "$text" | grep -v '^DIFF [^ ]* (declared)' | sed "s/^/$name: /"
   skipped=$((skipped + $(sed -nE 's/^[0-9]+ passed, [0-9]+ failed, ([0-9]+) skipped$/\1/p' <<<"$text" | tail -n 1 | grep . || echo 0)))
   [ $code -ne 0 ] || ok
