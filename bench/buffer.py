@@ -79,7 +79,7 @@ def read_all(directory, compute=0.0):
 def on_access(bench):
     """Start and one reading of all inputs: staged before the start, or fetched behind the reader."""
     jobs = {how: Job(bench, f"buf-{how}", f"resources: [ {{path: in, stage: {how}}} ]\n")
-            for how in ("now", "on-access")}
+            for how in ("now", "on-access", "background")}
     for job in jobs.values():
         fill(f"{job.root}/in")
     starts, alls, computing = ({how: [] for how in jobs} for _ in range(3))
@@ -101,8 +101,9 @@ def on_access(bench):
     for job in jobs.values():
         job.remove()
     ratio("start, on-access to now", starts["on-access"], starts["now"], 0.1)
-    ratio("start and one reading", alls["on-access"], alls["now"], 1.15)
-    ratio("the same, computing as long", computing["on-access"], computing["now"], 0.75)
+    for how in ("on-access", "background"):
+        ratio(f"start and one reading, {how}", alls[how], alls["now"], 1.15)
+        ratio("the same, computing as long", computing[how], computing["now"], 0.75)
 
 
 def drained(bench):
