@@ -196,7 +196,7 @@ struct TierFigures {
   std::string id;  // of the backend
   std::uint64_t capacity = 0, used = 0;
   std::uint64_t moved_in = 0, moved_in_bytes = 0, moved_out = 0, moved_out_bytes = 0;
-  std::optional<std::string> last_error{};  // while it is full and nothing can leave it
+  std::optional<std::string> last_error{};  // while it is above `high` and nothing can leave it
 
   bool operator==(const TierFigures&) const = default;
 };

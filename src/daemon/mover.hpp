@@ -30,9 +30,9 @@ class Mover final : public StatusSource {
   static constexpr auto look_if_scarce = std::chrono::milliseconds(50);
   static constexpr auto look_if_ample = std::chrono::milliseconds(500);
   // after a round in vain, and between two looks for files that go up: ten times as long as that
-  // took, within these
+  // took, and at least this
   static constexpr auto rest = std::chrono::milliseconds(500);
-  static constexpr auto longest_rest = std::chrono::seconds(10);
+  static constexpr auto longest_rest = std::chrono::seconds(10);  // after a lack of memory
   // a file that could not move is left alone
   static constexpr auto patience = std::chrono::seconds(10);
 

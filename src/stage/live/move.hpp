@@ -31,8 +31,8 @@ struct Moves {
 /// program that opens it during the copy wins, and the file stays. A file whose content is not in
 /// the buffer is left out.
 ///
-/// Names are paths below root-dir. ENOENT fails one name. Ends early, with ECANCELED for the files
-/// that were not begun, after Progress::cancel.
+/// `pins`: whether pinned files stay, with EPERM. Names are paths below root-dir. ENOENT fails one
+/// name. Ends early, with ECANCELED for the files that were not begun, after Progress::cancel.
 Moves move_files(const LiveArguments& with, std::span<const std::string> names, unsigned place,
                  fs::Staging::Pins pins = fs::Staging::Pins::give_way);
 
