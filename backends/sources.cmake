@@ -3,6 +3,9 @@
 set(sources
   container_cache.cpp
   container_file.cpp
+  devdax/content_changes.cpp
+  devdax/content_store.cpp
+  devdax/devdax.cpp
   devdax/device.cpp
   devdax/extent_allocator.cpp
   devdax/extent_map.cpp

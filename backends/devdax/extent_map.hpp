@@ -30,8 +30,11 @@ class ExtentMap {
   /// Adds an extent; a part of it may not be in the map.
   void insert(const FileExtent& added);
 
-  /// Lets no extent cross `at`, so that erase() need not allocate. The mapping stays the same.
+  /// Lets no extent cross `at`, so that replace() need not allocate. The mapping stays the same.
   void split(std::uint64_t at);
+
+  /// Undoes split(): makes the extents that meet at `at` one if they touch on the device.
+  void join(std::uint64_t at) noexcept;
 
   /// Replaces the extents of [begin, end), at which the map is split, by those of `with`.
   void replace(std::uint64_t begin, std::uint64_t end, ExtentMap&& with) noexcept;
@@ -52,8 +55,6 @@ class ExtentMap {
   };
 
   using Runs = std::map<std::uint64_t, Run>;  // by the offset in the file
-
-  void join(std::uint64_t at) noexcept;
 
   Runs runs_;
   std::uint64_t physical_ = 0;

@@ -2,6 +2,7 @@
 # Made by cmake/list_sources.sh.
 set(sources
   backends/contract_test.cpp
+  backends/devdax/devdax_test.cpp
   backends/devdax/device_test.cpp
   backends/devdax/extent_allocator_test.cpp
   backends/devdax/extent_map_test.cpp

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One contract for every backend. Each case runs on memory, on a real file system, on both with a
 // capacity that the daemon counts, on a virtual device of two whose second backend has the
-// containers, on a backend whose containers are no files, and on one that is paced.
+// containers, on two backends whose containers are no files, and on one that is paced.
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
@@ -20,6 +20,7 @@
 #include "backends/fsdax.hpp"
 #include "backends/virtual_device.hpp"
 #include "base/shared_mapping.hpp"
+#include "support/devdax_store.hpp"
 #include "support/device_pace.hpp"
 #include "support/hole_searches.hpp"
 #include "support/slab_backend.hpp"
@@ -31,7 +32,7 @@ namespace {
 
 constexpr std::uint64_t capacity = 8u << 20;
 
-enum class Way : std::uint8_t { files, slab, paced };
+enum class Way : std::uint8_t { files, slab, devdax, paced };
 
 struct Kind {
   const char* parent;
@@ -40,7 +41,8 @@ struct Kind {
   Way way = Way::files;
 };
 
-constexpr Kind slab{"/dev/shm", true, false, Way::slab}, paced{"/tmp", true, false, Way::paced};
+constexpr Kind slab{"/dev/shm", true, false, Way::slab},
+    on_device{"/dev/shm", true, false, Way::devdax}, paced{"/tmp", true, false, Way::paced};
 
 /// Sleeps in no time.
 struct FastClock final : test::PaceClock {
@@ -68,6 +70,9 @@ std::unique_ptr<Backend> make(const test::TempDirectory& directory, const Kind& 
                               std::size_t open_containers = 512) {
   if (kind.way == Way::slab) {
     return test::make_slab({.path = directory.path() + "/slab", .size = capacity}).value();
+  }
+  if (kind.way == Way::devdax) {
+    return test::make_devdax_store(directory.path() + "/device", {.capacity = capacity}).backend;
   }
   if (kind.way == Way::paced) {
     static FastClock clock;
@@ -162,7 +167,7 @@ TEST_CASE("what a container takes before it holds anything is counted") {
 TEST_CASE("containers hold bytes, grow, shrink and have holes") {
   const auto kind =
       GENERATE(Kind{"/dev/shm"}, Kind{"/dev/shm", true}, Kind{"/tmp"}, Kind{"/tmp", true},
-               Kind{"/dev/shm", false, true}, Kind{"/tmp", true, true}, slab, paced);
+               Kind{"/dev/shm", false, true}, Kind{"/tmp", true, true}, slab, on_device, paced);
   const test::TempDirectory directory(kind.parent);
   auto backend = make(directory, kind);
   auto container = backend->create(42);
@@ -190,7 +195,7 @@ TEST_CASE("containers hold bytes, grow, shrink and have holes") {
 
 TEST_CASE("a container is found again, its times can be set, and removed it is gone") {
   const auto kind =
-      GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"}, Kind{"/tmp", false, true}, slab, paced);
+      GENERATE(Kind{"/dev/shm"}, Kind{"/tmp"}, Kind{"/tmp", false, true}, slab, on_device, paced);
   const test::TempDirectory directory(kind.parent);
   auto backend = make(directory, kind, 4);
   for (std::uint64_t id = 1; id <= 100; ++id) {
@@ -223,8 +228,8 @@ TEST_CASE("a container is found again, its times can be set, and removed it is g
 }
 
 TEST_CASE("a counted capacity ends with ENOSPC and gives space back") {
-  const auto kind =
-      GENERATE(Kind{"/dev/shm", true}, Kind{"/tmp", true}, Kind{"/tmp", true, true}, slab, paced);
+  const auto kind = GENERATE(Kind{"/dev/shm", true}, Kind{"/tmp", true}, Kind{"/tmp", true, true},
+                             slab, on_device, paced);
   const test::TempDirectory directory(kind.parent);
   auto backend = make(directory, kind);
   CHECK_FALSE(backend->offers_descriptor());
@@ -270,8 +275,9 @@ TEST_CASE("where space is ample a write of a counted store looks for no holes") 
 }
 
 TEST_CASE("a container that is no file shares none") {
+  const auto kind = GENERATE(slab, on_device);
   const test::TempDirectory directory("/dev/shm"), other("/dev/shm");
-  auto of_slab = make(directory, slab), of_files = make(other, Kind{"/dev/shm"});
+  auto of_slab = make(directory, kind), of_files = make(other, Kind{"/dev/shm"});
   const auto no_file = *of_slab->create(1), file = *of_files->create(1);
   CHECK_FALSE(no_file->descriptor());
   CHECK(file->descriptor());
