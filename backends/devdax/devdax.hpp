@@ -46,9 +46,12 @@ class ExtentLog {
   /// of the record; positions increase. After an error the container is as before, except that
   /// bytes to be zeroed or overwritten in place may be.
   virtual Result<std::uint64_t> changed(const ContentChange& change) = 0;
-  /// The times of this container changed, and nothing else did: content() has them.
+  /// The times of this container changed, and nothing else did. Devdax::content() has them, after
+  /// this call.
   virtual void touched(std::uint64_t id) = 0;
   /// The records up to this position are durable: the space that they free may be reused (R3).
+  /// The backend asks when space is short, under a lock of rank 52. An owner makes its records
+  /// durable and retries when a request fails with ENOSPC.
   virtual std::uint64_t durable() = 0;
 };
 
