@@ -185,6 +185,25 @@ TEST_CASE("a format that is cut short leaves the former superblock or the new on
   CHECK(was_new);
 }
 
+TEST_CASE("a second format that is cut short does not bring back the one before", "[devdax]") {
+  constexpr std::uint64_t copy_words = 112 / 8;
+  FakeMemory device;
+  formatted(device, owner);
+  device.words_left = copy_words;  // one of the copies
+  (void)format(device, read_superblock(device, other), options_of(other));
+  const auto first = read_superblock(device, other);
+  REQUIRE(first.content == Content::own);
+  for (std::uint64_t kept = 0; kept < copy_words; ++kept) {
+    INFO("power fails after " << kept << " words");
+    FakeMemory again = device;
+    again.words_left = kept;
+    (void)format(again, first, options_of(other));
+    const auto found = read_superblock(again, other);
+    CHECK(found.superblock == first.superblock);
+    CHECK(found.unfinished);
+  }
+}
+
 TEST_CASE("a superblock that contradicts the device is damaged", "[devdax]") {
   FakeMemory device;
   formatted(device, owner);
