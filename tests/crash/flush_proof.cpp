@@ -406,7 +406,7 @@ void FlushProof::check_container(std::uint64_t id, const std::string& why) {
 
 std::string FlushProof::exposed(const LoggedFile& file, std::uint64_t begin, std::uint64_t size) {
   constexpr auto width = LoggedFile::line_bytes;
-  const auto line = file.lines.lower_bound(begin / width);
+  const auto line = file.lines.begin();
   if (line != file.lines.end() && line->first * width < size) {
     return at_offset(line->first * width) +
            (line->second.stored ? ": stored, not flushed" : ": flushed, not drained");
@@ -424,9 +424,10 @@ std::string FlushProof::exposed(const LoggedFile& file, std::uint64_t begin, std
 }
 
 void FlushProof::check_journal(LoggedFile& journal, const std::string& why) {
-  if (const auto missing = exposed(journal, 0, journal.tail); !missing.empty()) {
+  if (const auto missing = exposed(journal, journal.checked, journal.tail); !missing.empty()) {
     violation(why + ": " + journal.path + missing);
   }
+  journal.checked = journal.tail;
 }
 
 void FlushProof::answered() {

@@ -61,6 +61,7 @@ struct LoggedFile {
 
   // of a journal
   std::uint64_t tail = sizeof(store::JournalHeader);
+  std::uint64_t checked = 0;   // the bytes before were durable, and no record changes
   std::uint64_t sequence = 0;  // of the last record
   std::uint64_t records = 0;
   std::uint64_t length_at = 0;             // the last record whose early length was reported
