@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <span>
 #include <utility>
 
@@ -114,6 +116,9 @@ bool FlushProof::is_fault(FlushFault::Kind kind, const std::string& path) {
 }
 
 void FlushProof::hear(const DurableCall& call) {
+  if (stopped_) {
+    return;
+  }
   if (call.drains && call.path.empty()) {
     drain();
     return;
@@ -159,7 +164,6 @@ void FlushProof::hear(const DurableCall& call) {
 }
 
 void FlushProof::store(LoggedFile& file, const DurableCall& call) {
-  ++counts_.stores;
   counts_.journal_stores += file.is_journal() ? 1 : 0;
   counts_.container_stores += file.path.find("/data/") != std::string::npos ? 1 : 0;
   const std::uint64_t first = call.offset / LoggedFile::line_bytes;
@@ -206,11 +210,12 @@ void FlushProof::flush(LoggedFile& file, std::uint64_t offset, std::uint64_t len
 
 // One drain waits for the flushes of all files.
 void FlushProof::drain() {
-  bool any = false;
+  if (++counts_.drains == image_at_) {
+    write_image();
+  }
   for (const auto& [path, file] : files_) {
     const bool waits =
         std::ranges::any_of(file->lines, [](const auto& line) { return line.second.flushed; });
-    any = any || waits;
     if (!waits) {
       continue;
     }
@@ -224,7 +229,6 @@ void FlushProof::drain() {
       }
     }
   }
-  counts_.drains += any ? 1 : 0;
   for (const DurableCall& call : std::exchange(late_, {})) {
     if (LoggedFile* file = find(call.path)) {
       flush(*file, call.offset, call.length);
@@ -242,6 +246,32 @@ void FlushProof::drain(LoggedFile& file) {
     }
   }
   std::erase_if(file.lines, [](const auto& line) { return !line.second.stored; });
+}
+
+void FlushProof::keep_image(std::uint64_t nth, std::string to, std::uint64_t seed) {
+  image_at_ = nth;
+  image_ = std::move(to);
+  random_.seed(seed);
+}
+
+void FlushProof::write_image() {
+  image_record_ = answered_record_;
+  for (const auto& [path, file] : files_) {
+    const std::filesystem::path to = image_ + path.substr(directory_.size());
+    std::string bytes = file->durable;
+    for (const auto& [number, line] : file->lines) {
+      const auto now = bytes_of_line(file->visible, number);
+      for (std::size_t word = 0; word < now.size(); word += 8) {
+        if ((random_() & 1U) != 0) {
+          put(bytes, number * now.size() + word, {now.data() + word, 8});
+        }
+      }
+    }
+    bytes.resize(std::min<std::uint64_t>(bytes.find_last_not_of('\0') + 1, file->durable_size));
+    std::filesystem::create_directories(to.parent_path());
+    std::ofstream(to, std::ios::binary) << bytes;
+    std::filesystem::resize_file(to, file->durable_size);
+  }
 }
 
 // The kernel writes what it knows of: writes by system calls, and the size.
@@ -311,7 +341,6 @@ void FlushProof::read_records(LoggedFile& journal) {
     }
     journal.tail += store::Journal::record_size(header.length);
     journal.sequence = header.sequence;
-    ++journal.records;
     ++counts_.records;
     apply(journal, std::as_bytes(std::span(payload)));
   }
@@ -397,7 +426,7 @@ void FlushProof::check_container(std::uint64_t id, const std::string& why) {
   }
   std::string missing = exposed(*file, 0, file->visible.size());
   if (missing.empty() && file->durable_size != file->visible.size()) {
-    missing = "its size is not synced";
+    missing = ": its size is not synced";
   }
   if (!missing.empty()) {
     violation(why + " record: " + file->path + missing);
@@ -433,6 +462,7 @@ void FlushProof::check_journal(LoggedFile& journal, const std::string& why) {
 void FlushProof::answered() {
   if (LoggedFile* journal = find(directory_ + "/meta/journal")) {
     check_journal(*journal, "answered");
+    answered_record_ = journal->sequence;
   }
 }
 

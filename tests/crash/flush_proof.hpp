@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <random>
 #include <set>
 #include <span>
 #include <string>
@@ -61,9 +63,8 @@ struct LoggedFile {
 
   // of a journal
   std::uint64_t tail = sizeof(store::JournalHeader);
-  std::uint64_t checked = 0;   // the bytes before were durable, and no record changes
-  std::uint64_t sequence = 0;  // of the last record
-  std::uint64_t records = 0;
+  std::uint64_t checked = 0;               // the bytes before were durable, and no record changes
+  std::uint64_t sequence = 0;              // of the last record
   std::uint64_t length_at = 0;             // the last record whose early length was reported
   std::unique_ptr<fs::Namespace> names{};  // after its records
 
@@ -95,6 +96,16 @@ class FlushProof {
   /// the last record of a journal.
   void compare(bool all);
 
+  /// What power loss leaves before the drain `nth` (counted from 1) is written below `to`, and the
+  /// record that was durable by the last answer is in image_record(). Each word of the lines that
+  /// were not drained is there or not.
+  void keep_image(std::uint64_t nth, std::string to, std::uint64_t seed);
+
+  std::optional<std::uint64_t> image_record() const { return image_record_; }
+
+  /// From now on the calls are those of another store.
+  void stop() { stopped_ = true; }
+
   /// The fault is repaired: later calls made the bytes durable before anything relied on them.
   bool is_healed() const { return exposed_by_fault_.empty(); }
 
@@ -102,10 +113,9 @@ class FlushProof {
   const std::string& violations() const { return violations_; }
 
   struct Counts {
-    std::uint64_t stores = 0;          // through libpmem
     std::uint64_t journal_stores = 0;  // into journals
     std::uint64_t container_stores = 0;
-    std::uint64_t drains = 0;  // with something to drain
+    std::uint64_t drains = 0;
     std::uint64_t records = 0;
     std::uint64_t reachable = 0;  // containers that a record made reachable
     std::uint64_t promises = 0;
@@ -122,6 +132,7 @@ class FlushProof {
   void flush(LoggedFile& file, std::uint64_t offset, std::uint64_t length);
   void drain();
   void drain(LoggedFile& file);
+  void write_image();
   void sync(LoggedFile& file);
   void change(LoggedFile& file, const DurableCall& call);
   void rename(const DurableCall& call);
@@ -146,6 +157,12 @@ class FlushProof {
   std::set<std::pair<const LoggedFile*, std::uint64_t>> exposed_by_fault_;
   std::map<std::string, std::shared_ptr<LoggedFile>> files_;  // by path; links share one
   std::vector<DurableCall> late_;  // flushes that the fault puts behind the next drain
+  bool stopped_ = false;
+  std::uint64_t answered_record_ = 0;
+  std::uint64_t image_at_ = 0;  // number of a drain; 0: none
+  std::string image_;           // directory
+  std::mt19937_64 random_;      // of the image
+  std::optional<std::uint64_t> image_record_;
   std::string operation_ = "start";
   std::string violations_;
   Counts counts_;

@@ -7,6 +7,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <span>
 
 #include "crash/flush_proof.hpp"
 #include "crash/scenarios.hpp"
@@ -27,7 +29,13 @@ struct Run {
   std::size_t places = 1;
   std::uint64_t smallest_compaction = never;
   FlushFault fault{};
+  std::uint64_t crash_before = 0;  // number of a drain; 0: no power loss
 };
+
+bool every_one() {
+  const char* events = std::getenv("EFS_CRASH_EVENTS");
+  return events != nullptr && std::string(events) == "all";
+}
 
 struct Outcome {
   std::string violations;
@@ -52,13 +60,63 @@ std::unique_ptr<Backend> open_twins(test::SimWorld& world, const std::string& di
   return make_virtual_device(std::move(options)).value();
 }
 
-// Runs the scenario up to its end, or to the first violation.
+using Promises = std::map<std::uint64_t, test::Promise>;
+
+// Opens what power loss left. The records that were answered are there, and the promised contents.
+std::string recover(const std::string& directory, std::size_t places, std::uint64_t record,
+                    const Promises& promises) {
+  test::SimWorld world = test::make_world(Durability::cache_line, 1, places);
+  ::mkdir((directory + "/meta").c_str(), 0700);
+  for (std::size_t place = 0; place < places && places > 1; ++place) {
+    ::mkdir((directory + "/" + std::to_string(place)).c_str(), 0700);
+  }
+  const auto backend = open_twins(world, directory);
+  const UniqueFd metadata(
+      ::open((directory + "/meta").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto filesystem = fs::Filesystem::open(
+      *backend, {.metadata_directory = metadata.get(), .after_power_loss = true});
+  if (!filesystem) {
+    return "the recovery: " + describe(filesystem.error()) + "\n";
+  }
+  const std::uint64_t last = (*filesystem)->recovery().journal.sequence;
+  std::string wrong;
+  if (last < record) {
+    wrong += "the recovery has records up to " + std::to_string(last) + " of " +
+             std::to_string(record) + "\n";
+  }
+  for (const auto& [ino, promise] : promises) {
+    const auto now = (*filesystem)->getattr(ino);
+    std::string content(promise.content.size() + 1, '\0');
+    const auto bytes = now ? (*filesystem)->read(ino, std::as_writable_bytes(std::span(content)), 0)
+                           : Result<std::size_t>(std::unexpected(now.error()));
+    content.resize(bytes.value_or(0));
+    if (bytes && content != promise.content) {
+      wrong += "after the recovery file " + std::to_string(ino) + " has another content\n";
+    }
+  }
+  return wrong;
+}
+
+// The promises that apply before the step, during it and after it.
+Promises lasting(const Promises& before, const Promises& after) {
+  Promises both;
+  for (const auto& [ino, promise] : before) {
+    const auto same = after.find(ino);
+    if (same != after.end() && same->second.content == promise.content) {
+      both[ino] = promise;
+    }
+  }
+  return both;
+}
+
+// Runs the scenario up to its end, to the first violation, or to the power loss.
 Outcome run(const test::Scenario& scenario, const Run& how) {
   const test::PersistentMemory memory(true);
-  const test::TempDirectory temp;
+  const test::TempDirectory temp, image;
   const std::string directory = std::filesystem::canonical(temp.path());
   auto world = test::make_world(Durability::cache_line, 1, how.places);
   FlushProof proof(directory, how.fault);
+  proof.keep_image(how.crash_before, image.path(), how.crash_before);
   const auto backend = open_twins(world, directory);
   if (backend->durability() != Durability::cache_line) {
     SKIP(directory << " is no place for this test: " << backend->description());
@@ -76,8 +134,14 @@ Outcome run(const test::Scenario& scenario, const Run& how) {
     proof.answered();
   };
   for (const auto& step : scenario) {
+    const Promises before = life.promises;
     proof.operation(step.name);
     step.run(life);
+    if (const auto record = proof.image_record()) {
+      proof.stop();
+      auto wrong = recover(image.path(), how.places, *record, lasting(before, life.promises));
+      return {wrong.empty() ? "" : step.name + ": " + wrong, proof.counts()};
+    }
     proof.answered();
     proof.compare(&step == &scenario.back());
     for (const auto& [ino, promise] : life.promises) {
@@ -112,11 +176,7 @@ struct Bites {
 Bites bite(const test::Scenario& scenario, Run how) {
   how.fault.nth = 0;
   const std::uint64_t points = run(scenario, how).counts.fault_points;
-  const char* events = std::getenv("EFS_CRASH_EVENTS");
-  constexpr std::uint64_t few = 4;
-  const std::uint64_t step = events != nullptr && std::string(events) == "all"
-                                 ? 1
-                                 : std::max<std::uint64_t>(points / few, 1);
+  const std::uint64_t step = every_one() ? 1 : std::max<std::uint64_t>(points / 4, 1);
   Bites bites;
   for (std::uint64_t nth = 1 + test::seed() % step; nth <= points; nth += step) {
     how.fault.nth = nth;
@@ -188,6 +248,24 @@ TEST_CASE("the same in a journal of several chunks", "[crash][flush]") {
   }
   const auto counts = holds(scenario, {});
   CHECK(counts.records >= scenario.size());
+}
+
+TEST_CASE("power loss before a drain: the real code recovers what was answered", "[crash][flush]") {
+  const bool all = every_one();
+  for (const auto& scenario :
+       {test::every_operation(), test::every_staging(), test::every_fetch(), test::every_move()}) {
+    for (const auto compaction : {never, snapshot_often}) {
+      Run how{.places = compaction == never ? std::size_t{2} : std::size_t{1},
+              .smallest_compaction = compaction};
+      const std::uint64_t drains = run(scenario, how).counts.drains;
+      const std::uint64_t step = all ? 1 : std::max<std::uint64_t>(drains / 3, 1);
+      for (how.crash_before = 1 + test::seed() % step; how.crash_before <= drains;
+           how.crash_before += step) {
+        INFO("before drain " << how.crash_before << " of " << drains);
+        CHECK(run(scenario, how).violations == "");
+      }
+    }
+  }
 }
 
 TEST_CASE("the proof notices each flush and drain of the journal that is missing",
