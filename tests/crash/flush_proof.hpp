@@ -96,9 +96,9 @@ class FlushProof {
   /// the last record of a journal.
   void compare(bool all);
 
-  /// What power loss leaves before the drain `nth` (counted from 1) is written below `to`, and the
-  /// record that was durable by the last answer is in image_record(). Each word of the lines that
-  /// were not drained is there or not.
+  /// Writes below `to` the files that power loss leaves before the drain `nth` (counted from 1).
+  /// Each word of a line that was not drained is there or not. image_record() then has the last
+  /// record that was answered before.
   void keep_image(std::uint64_t nth, std::string to, std::uint64_t seed);
 
   std::optional<std::uint64_t> image_record() const { return image_record_; }
