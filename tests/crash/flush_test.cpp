@@ -269,7 +269,7 @@ TEST_CASE("power loss before a drain: the real code recovers what was answered",
 }
 
 TEST_CASE("the proof notices each flush and drain of the journal that is missing",
-          "[crash][flush]") {
+          "[crash][bites][flush]") {
   for (const auto kind : {FlushFault::Kind::flush, FlushFault::Kind::drain, FlushFault::Kind::order,
                           FlushFault::Kind::bypass}) {
     const auto bites = bite(test::every_operation(), {.fault = {kind, "/meta/journal"}});
@@ -280,7 +280,7 @@ TEST_CASE("the proof notices each flush and drain of the journal that is missing
 }
 
 TEST_CASE("the proof notices each flush and drain of a container that is missing",
-          "[crash][flush]") {
+          "[crash][bites][flush]") {
   for (const auto kind : {FlushFault::Kind::flush, FlushFault::Kind::drain, FlushFault::Kind::order,
                           FlushFault::Kind::bypass}) {
     const auto bites = bite(test::new_file_with_fsync(), {.fault = {kind, "/data/"}});
