@@ -258,7 +258,7 @@ TEST_CASE("power loss before a drain: the real code recovers what was answered",
       Run how{.places = compaction == never ? std::size_t{2} : std::size_t{1},
               .smallest_compaction = compaction};
       const std::uint64_t drains = run(scenario, how).counts.drains;
-      const std::uint64_t step = all ? 1 : std::max<std::uint64_t>(drains / 3, 1);
+      const std::uint64_t step = all ? 1 : std::max<std::uint64_t>(drains / 2, 1);
       for (how.crash_before = 1 + test::seed() % step; how.crash_before <= drains;
            how.crash_before += step) {
         INFO("before drain " << how.crash_before << " of " << drains);
