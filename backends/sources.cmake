@@ -3,6 +3,10 @@
 set(sources
   container_cache.cpp
   container_file.cpp
+  devdax/device.cpp
+  devdax/extent_allocator.cpp
+  devdax/extent_map.cpp
+  devdax/superblock.cpp
   fsdax.cpp
   virtual_device.cpp
 )

@@ -2,6 +2,10 @@
 # Made by cmake/list_sources.sh.
 set(sources
   backends/contract_test.cpp
+  backends/devdax/device_test.cpp
+  backends/devdax/extent_allocator_test.cpp
+  backends/devdax/extent_map_test.cpp
+  backends/devdax/superblock_test.cpp
   backends/fsdax_test.cpp
   backends/paced_backend_test.cpp
   backends/virtual_device_test.cpp

@@ -12,7 +12,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using Kind = Change::Kind;
 
 TEST_CASE("the inbox gives the changes once, in their order", "[drain]") {
   ChangeInbox inbox;
@@ -23,11 +22,11 @@ TEST_CASE("the inbox gives the changes once, in their order", "[drain]") {
   const auto content = inbox.take();
   REQUIRE(content.changes.size() == 4);
   CHECK_FALSE(content.lost);
-  CHECK((content.changes[0].kind == Kind::named && content.changes[0].ino == 7 &&
+  CHECK((content.changes[0].kind == Change::Kind::named && content.changes[0].ino == 7 &&
          content.changes[0].parent == 1 && content.changes[0].name == "a"));
-  CHECK((content.changes[1].kind == Kind::changed && content.changes[1].ino == 7));
-  CHECK((content.changes[2].kind == Kind::closed && content.changes[2].ino == 7));
-  CHECK((content.changes[3].kind == Kind::moved && content.changes[3].name == "d"));
+  CHECK((content.changes[1].kind == Change::Kind::changed && content.changes[1].ino == 7));
+  CHECK((content.changes[2].kind == Change::Kind::closed && content.changes[2].ino == 7));
+  CHECK((content.changes[3].kind == Change::Kind::moved && content.changes[3].name == "d"));
   CHECK(inbox.take().changes.empty());
 }
 
