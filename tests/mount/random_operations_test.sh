@@ -95,19 +95,23 @@ comes_again() {  # comes_again NUMBER
   check "round $1: start" "$EFS" start "$JOB" $OPTIONS
 }
 
-# What a program removes after it is home stays there, and may have the name of a directory now.
+# A result that a program removes stays in results-dir if it is home. If a directory has its name
+# now, the stop fails for this name. No other failure is accepted: results-dir is compared later.
 stopped() {
-  local said
-  said=$("$EFS" stop "$1" 2>&1) && return
+  local said code names
+  said=$("$EFS" stop "$1" 2>&1); code=$?
+  [ $code != 0 ] || return 0
   echo "$said"
-  [ -n "${far:-}" ] && ! grep -E '^ +failed: ' <<<"$said" | grep -vE ' failed: (p2/|.* more failed)' &&
-    "$EFS" stop --no-stage-out "$1"
+  names=$(sed -nE 's/^ +failed: (.*)/\1/p' <<<"$said")
+  [ -n "${far:-}" ] && [ $code = 3 ] && grep -q '^p2/.* has its name' <<<"$names" &&
+    ! grep -v '^p2/' <<<"$names" && "$EFS" stop --no-stage-out "$1"
 }
 
 # life NAME OPTIONS ROUNDS [LINE...]: an instance from its first start to its last stop
 life() {
   local name=$1 number many=$3 count=0; OPTIONS=$2
   shift 3
+  rm -f "$S/said.moves" "$S/said.evicted"
   [ -n "${far:-}" ] || set -- 'resources: []' "$@"
   CAPACITY=${capacity:-256 MiB} fresh "$name" "$@"
   head -c 3000000 /dev/urandom >"$PFS/input/large"
