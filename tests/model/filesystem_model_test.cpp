@@ -438,7 +438,8 @@ TEST_CASE(
   test::FlushProof proof(std::filesystem::canonical(pair.directory()));
   pair.reopen();
   if (pair.durability() != Durability::cache_line) {
-    SKIP(pair.directory() << " is no place for this test");
+    SKIP(pair.directory()
+         << " is no place for this test: power loss takes all data of its file system");
   }
   constexpr int steps = 3000, life = 500;
   for (int i = 0; i < steps; ++i) {
