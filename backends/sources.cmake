@@ -5,7 +5,6 @@ set(sources
   container_file.cpp
   devdax/device.cpp
   devdax/extent_allocator.cpp
-  devdax/extent_map.cpp
   devdax/superblock.cpp
   fsdax.cpp
   virtual_device.cpp
