@@ -8,7 +8,6 @@ set(sources
   devdax/devdax.cpp
   devdax/device.cpp
   devdax/extent_allocator.cpp
-  devdax/extent_map.cpp
   devdax/superblock.cpp
   fsdax.cpp
   virtual_device.cpp

@@ -39,7 +39,7 @@ class ContentStore::Growth {
 
   std::uint64_t end() const { return added.empty() ? 0 : added.back().end(); }
 
-  std::vector<FileExtent> added;
+  std::vector<Extent> added;
   std::uint64_t reach = 0;  // the file has space up to here, from the begin of the request
   bool is_committed = false;
 
@@ -50,14 +50,14 @@ class ContentStore::Growth {
 /// The new extents of [begin, end), and the new size.
 struct ContentStore::Edit {
   std::uint64_t begin = 0, end = 0;
-  ExtentMap with;
+  Extents with;
   std::uint64_t size = 0;
   std::vector<DeviceRange> freed;
 };
 
 /// Bytes to allocate for a gap. An append doubles the file's space up to a block, so that a file
 /// of many small appends has few extents.
-std::uint64_t ContentStore::wanted(ContainerContent& content, const FileExtent& gap,
+std::uint64_t ContentStore::wanted(ContainerContent& content, const Extent& gap,
                                    std::uint64_t begin) {
   const std::uint64_t ahead = std::min(block_, content.map.physical());
   if (content.size == 0 || begin != content.size || gap.end() < content.map.end() ||
@@ -201,10 +201,10 @@ Result<std::size_t> ContentStore::extend(ContainerContent& content, std::span<co
   EFS_TRY(store_in(growth.added, from, offset));
   device_->drain();
   for (const auto& kept : content.map.within(edit.begin, edit.end)) {
-    edit.with.insert(kept);
+    edit.with.map(kept);
   }
   for (const auto& extent : growth.added) {
-    edit.with.insert(extent);
+    edit.with.map(extent);
   }
   EFS_TRY(commit(content, std::move(edit)));
   growth.is_committed = true;
@@ -273,10 +273,10 @@ Status ContentStore::reserve(ContainerContent& content, int mode, std::uint64_t 
   }
   device_->drain();
   for (const auto& kept : content.map.within(edit.begin, edit.end)) {
-    edit.with.insert(kept);
+    edit.with.map(kept);
   }
   for (const auto& extent : growth.added) {
-    edit.with.insert(extent);
+    edit.with.map(extent);
   }
   EFS_TRY(commit(content, std::move(edit)));
   growth.is_committed = true;

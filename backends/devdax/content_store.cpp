@@ -55,7 +55,7 @@ Status ContentStore::add(const StoredContent& stored) {
         !claimed) {
       return refuse(claimed.error().what);
     }
-    content->map.insert(extent);
+    content->map.map(extent);
   }
   content->size = stored.size;
   {
@@ -195,7 +195,7 @@ void ContentStore::zero_stale(std::span<const DeviceRange> ranges) {
   }
 }
 
-void ContentStore::give_back(std::span<const FileExtent> extents) noexcept {
+void ContentStore::give_back(std::span<const Extent> extents) noexcept {
   MutexLock lock(space_);
   for (const auto& extent : extents) {
     allocator_.free({.offset = extent.device, .length = extent.length});
@@ -209,7 +209,7 @@ void ContentStore::free_all(ContainerContent& content) noexcept {
   for (auto one = content.map.find(0); one; one = content.map.find(one->end())) {
     allocator_.free({.offset = one->device, .length = one->length});
   }
-  content.map = ExtentMap();
+  content.map = Extents();
 }
 
 Space ContentStore::space() {
@@ -246,7 +246,7 @@ std::uint64_t ContentStore::readable(std::uint64_t device, std::uint64_t length)
 }
 
 /// Stores the part of `from`, which begins at `offset` of the file, that is in these extents.
-Status ContentStore::store_in(std::span<const FileExtent> extents, std::span<const std::byte> from,
+Status ContentStore::store_in(std::span<const Extent> extents, std::span<const std::byte> from,
                               std::uint64_t offset) {
   for (const auto& extent : extents) {
     std::uint64_t begin = std::max(extent.offset, offset);
@@ -266,7 +266,7 @@ Status ContentStore::store_in(std::span<const FileExtent> extents, std::span<con
 }
 
 /// Returns fewer bytes than requested before an unreadable one.
-std::size_t ContentStore::load(const FileExtent& extent, std::span<std::byte> into) {
+std::size_t ContentStore::load(const Extent& extent, std::span<std::byte> into) {
   std::size_t done = 0;
   while (done < into.size()) {
     const std::uint64_t device = extent.device + done;
@@ -317,7 +317,7 @@ Result<std::size_t> ContentStore::read(ContainerContent& content, std::span<std:
       done += hole;
       continue;
     }
-    const FileExtent rest{.offset = from,
+    const Extent rest{.offset = from,
                           .device = found->device + (from - found->offset),
                           .length = std::min(found->end() - from, most - done)};
     const std::size_t part = load(rest, into.subspan(done, rest.length));

@@ -13,7 +13,7 @@
 
 #include "backends/devdax/devdax.hpp"
 #include "backends/devdax/extent_allocator.hpp"
-#include "backends/devdax/extent_map.hpp"
+#include "base/extents.hpp"
 #include "base/mutex.hpp"
 
 namespace efs::devdax {
@@ -24,7 +24,7 @@ struct ContainerContent {
 
   const std::uint64_t id;
   SharedMutex shape;  // rank 40
-  ExtentMap map EFS_GUARDED_BY(shape);
+  Extents map EFS_GUARDED_BY(shape);
   std::uint64_t size EFS_GUARDED_BY(shape) = 0;
   Mutex times;  // rank 90
   FileTime atime EFS_GUARDED_BY(times), mtime EFS_GUARDED_BY(times), ctime EFS_GUARDED_BY(times);
@@ -86,13 +86,13 @@ class ContentStore {
   // --- space
   std::vector<DeviceRange> take(std::uint64_t bytes, std::uint64_t hint);
   void zero_stale(std::span<const DeviceRange> ranges) EFS_REQUIRES(space_);
-  void give_back(std::span<const FileExtent> extents) noexcept;
+  void give_back(std::span<const Extent> extents) noexcept;
   void free_all(ContainerContent& content) noexcept;
 
   // --- changes of a content: under its lock
   void fill(ContainerContent& content, std::uint64_t begin, std::uint64_t end, Growth& growth)
       EFS_REQUIRES(content.shape);
-  std::uint64_t wanted(ContainerContent& content, const FileExtent& gap, std::uint64_t begin)
+  std::uint64_t wanted(ContainerContent& content, const Extent& gap, std::uint64_t begin)
       EFS_REQUIRES(content.shape);
   Result<std::size_t> extend(ContainerContent& content, std::span<const std::byte> from,
                              std::uint64_t offset) EFS_REQUIRES(content.shape);
@@ -105,9 +105,9 @@ class ContentStore {
       EFS_REQUIRES(content.shape);
 
   // --- bytes
-  Status store_in(std::span<const FileExtent> extents, std::span<const std::byte> from,
+  Status store_in(std::span<const Extent> extents, std::span<const std::byte> from,
                   std::uint64_t offset);
-  std::size_t load(const FileExtent& extent, std::span<std::byte> into);
+  std::size_t load(const Extent& extent, std::span<std::byte> into);
   void zero(std::uint64_t device, std::uint64_t length);
   /// The bytes from `device` on before the first unreadable one, at most `length`.
   std::uint64_t readable(std::uint64_t device, std::uint64_t length);

@@ -24,7 +24,7 @@ struct ContentChange {
   std::uint64_t physical = 0;  // bytes on the device
   FileTime atime, mtime, ctime;
   std::uint64_t begin = 0, end = 0;
-  std::vector<FileExtent> extents;
+  std::vector<Extent> extents;
 };
 
 /// A container with all its extents.
@@ -32,7 +32,7 @@ struct StoredContent {
   std::uint64_t id = 0;
   std::uint64_t size = 0;
   FileTime atime, mtime, ctime;
-  std::vector<FileExtent> extents;
+  std::vector<Extent> extents;
 };
 
 /// Records the changes of containers. Its members are called under the lock of a container (rank

@@ -138,7 +138,7 @@ Result<OpenDevice> open_device(const DeviceOptions& options) {
   }
   if (!lock_soon(device.fd)) {
     return fail(EBUSY, "another instance uses the device " + options.path +
-                           ". List the instances by: efs ls");
+                           ". List the instances by: efs status");
   }
   EFS_TRY(S_ISCHR(st.st_mode) ? read_sysfs(st, options.sysfs, device) : prepare_file(st, device));
   if (device.size < smallest) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// Ranges of bytes of a device, and of the files on it.
+// Ranges of bytes of a device.
 
 #include <cstdint>
 
@@ -14,17 +14,6 @@ struct DeviceRange {
   std::uint64_t end() const { return offset + length; }
 
   bool operator==(const DeviceRange&) const = default;
-};
-
-/// A run of bytes of a file, and its place on the device.
-struct FileExtent {
-  std::uint64_t offset = 0;  // in the file
-  std::uint64_t device = 0;  // on the device
-  std::uint64_t length = 0;
-
-  std::uint64_t end() const { return offset + length; }
-
-  bool operator==(const FileExtent&) const = default;
 };
 
 constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t to) {

@@ -77,24 +77,9 @@ Raw copy_at(DeviceMemory& device, std::uint64_t offset) {
   return raw;
 }
 
-/// The copy that is not the latest goes first, so that one of the two is whole at any time.
-void write_both(DeviceMemory& device, const Raw& raw, std::size_t first) {
-  for (const std::size_t copy : {first, 1 - first}) {
-    device.store(device.bytes().data() + superblock_at[copy], std::as_bytes(std::span(&raw, 1)));
-    device.drain();
-  }
-}
-
 bool is_valid(const Raw& raw) {
   return raw.magic == magic && raw.version == superblock_version && raw.length == sizeof(Raw) &&
          raw.checksum == sum_of(raw);
-}
-
-bool fits(const Superblock& one, std::uint64_t device_size) {
-  return one.size <= device_size && one.data.is_sound() && one.metadata.offset >= metadata_begin &&
-         one.metadata.length < one.size && one.metadata.offset < one.size &&
-         one.metadata.end() <= one.data.offset && one.data.offset < one.size &&
-         one.data.bytes() <= one.size - one.data.offset;
 }
 
 /// The index of the latest copy.
@@ -106,6 +91,27 @@ std::optional<std::size_t> latest(const std::array<Raw, 2>& copies) {
     }
   }
   return found;
+}
+
+std::optional<std::size_t> latest(DeviceMemory& device) {
+  return latest({copy_at(device, superblock_at[0]), copy_at(device, superblock_at[1])});
+}
+
+/// The copy that is not the latest goes first, so that the latest is whole until it is replaced.
+void write_both(DeviceMemory& device, const Raw& raw) {
+  const auto newest = latest(device);
+  const std::size_t first = newest ? 1 - *newest : 0;
+  for (const std::size_t copy : {first, 1 - first}) {
+    device.store(device.bytes().data() + superblock_at[copy], std::as_bytes(std::span(&raw, 1)));
+    device.drain();
+  }
+}
+
+bool fits(const Superblock& one, std::uint64_t device_size) {
+  return one.size <= device_size && one.data.is_sound() && one.metadata.offset >= metadata_begin &&
+         one.metadata.length < one.size && one.metadata.offset < one.size &&
+         one.metadata.end() <= one.data.offset && one.data.offset < one.size &&
+         one.data.bytes() <= one.size - one.data.offset;
 }
 
 struct KnownContent {
@@ -247,10 +253,9 @@ Result<Superblock> format(DeviceMemory& device, const Found& found, const Format
       static_cast<ssize_t>(made.uuid.size())) {
     return fail_errno("getrandom");
   }
-  const std::array copies{copy_at(device, superblock_at[0]), copy_at(device, superblock_at[1])};
-  const auto newest = latest(copies);
-  made.generation = newest ? copies[*newest].generation + 1 : 1;
-  write_both(device, raw_of(made, true), newest ? 1 - *newest : 0);
+  const auto newest = latest(device);
+  made.generation = newest ? copy_at(device, superblock_at[*newest]).generation + 1 : 1;
+  write_both(device, raw_of(made, true));
   return finish_format(device, made);
 }
 
@@ -258,7 +263,7 @@ Result<Superblock> finish_format(DeviceMemory& device, const Superblock& superbl
   zero_metadata(device, superblock.metadata);
   Superblock finished = superblock;
   ++finished.generation;
-  write_both(device, raw_of(finished, false), 0);
+  write_both(device, raw_of(finished, false));
   return finished;
 }
 

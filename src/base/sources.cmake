@@ -6,6 +6,7 @@ set(sources
   cpu_binding.cpp
   door_memory.cpp
   durability.cpp
+  extents.cpp
   file_clock.cpp
   file_lock.cpp
   json_text.cpp

@@ -14,8 +14,8 @@
 #include <string>
 
 #include "base/clock.hpp"
+#include "base/extents.hpp"
 #include "fs/directory.hpp"
-#include "fs/extents.hpp"
 #include "fs/staging.hpp"
 
 namespace efs::fs {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/extents.hpp"
 #include "base/result.hpp"
-#include "fs/extents.hpp"
 #include "fs/staging.hpp"
 #include "ledger/event.hpp"
 #include "store/format.hpp"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "fs/extents.hpp"
+#include "base/extents.hpp"
 
 namespace efs::fs {
 

@@ -7,7 +7,6 @@ set(sources
   container_pool.cpp
   emptied_files.cpp
   event_room.cpp
-  extents.cpp
   filesystem.cpp
   free_removed.cpp
   free_zeros.cpp

@@ -372,7 +372,7 @@ std::string check_going_on(SimWorld& world, const GoingOn& going, unsigned life)
   if (std::string wrong = check_shape(after, world); !wrong.empty()) {
     return "after going on: " + wrong;
   }
-  // Nobody reads the container of a content that is at the PFS, and nothing syncs that it is empty.
+  // efs reads no container of a content that is at the PFS. Nothing syncs that such a one is empty.
   std::set<std::uint64_t> unread;
   after.for_each([&](fs::Inode& inode) {
     if (inode.is_remote()) {

@@ -4,6 +4,8 @@ set(sources
   conversion_test.cpp
   crash_test.cpp
   enumeration.cpp
+  flush_proof.cpp
+  flush_test.cpp
   killed_store_test.cpp
   scenarios.cpp
   staging_test.cpp

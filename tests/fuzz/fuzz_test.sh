@@ -53,7 +53,7 @@ if [ -z "$compiler" ] || ! echo 'extern "C" int LLVMFuzzerTestOneInput(const uns
 else
   base=(base/checksum.cpp base/result.cpp)
   log=(-lxxhash)
-  target replay store/instance_id.cpp store/journal.cpp store/medium.cpp fs/namespace.cpp fs/snapshot.cpp fs/inode.cpp fs/record.cpp fs/extents.cpp fs/ledger_records.cpp ledger/ledger.cpp ledger/files.cpp ledger/names.cpp ledger/stale_names.cpp ledger/version.cpp image/check_tree.cpp "${base[@]}" -- -lpmem "${log[@]}"
+  target replay store/instance_id.cpp store/journal.cpp store/medium.cpp fs/namespace.cpp fs/snapshot.cpp fs/inode.cpp fs/record.cpp base/extents.cpp fs/ledger_records.cpp ledger/ledger.cpp ledger/files.cpp ledger/names.cpp ledger/stale_names.cpp ledger/version.cpp image/check_tree.cpp "${base[@]}" -- -lpmem "${log[@]}"
   target job_file $(cd "$source/src" && ls config/*.cpp) base/text.cpp "${base[@]}" -- -lyaml-cpp "${log[@]}"
   target objects ../objects/{manifest,name,npy,zip}.cpp --
   target control control/fields.cpp control/protocol.cpp control/requests.cpp daemon/requests.cpp base/json_text.cpp base/text.cpp base/result.cpp --

@@ -204,9 +204,9 @@ class Filler {
     }
   }
 
-  void fill(std::vector<fs::Extent>& extents) {
+  void fill(std::vector<Extent>& extents) {
     for (auto count = byte() % 4; count > 0; --count) {
-      fs::Extent extent;
+      Extent extent;
       (*this)(extent.offset, extent.device, extent.length);
       extents.push_back(extent);
     }

@@ -5,9 +5,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <filesystem>
 #include <map>
 #include <memory>
 
+#include "crash/flush_proof.hpp"
 #include "fs/filesystem.hpp"
 #include "support/store_kinds.hpp"
 #include "support/temp.hpp"
@@ -29,16 +31,23 @@ using NodePtr = std::shared_ptr<Node>;
 
 class Pair {
  public:
-  explicit Pair(const test::StoreKind& kind)
-      : kind_(kind), directory_("/dev/shm"), metadata_(directory_.open()) {
-    reopen();
+  /// `parent`: of the store's directory.
+  explicit Pair(const test::StoreKind& kind, const std::string& parent = "/dev/shm")
+      : kind_(kind), directory_(parent) {
     root_->directory = true;
   }
+
+  const std::string& directory() const { return directory_.path(); }
+
+  Durability durability() const { return backend_->durability(); }
 
   void reopen() {
     filesystem_.reset();
     backend_.reset();
     backend_ = kind_.open(directory_.path());
+    const std::string meta = directory_.path() + "/meta";
+    ::mkdir(meta.c_str(), 0700);
+    metadata_.reset(::open(meta.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     auto opened = Filesystem::open(*backend_, {.metadata_directory = metadata_.get()});
     REQUIRE(opened);
     filesystem_ = std::move(*opened);
@@ -69,6 +78,20 @@ class Pair {
   }
 
   void compare() { compare_directory(fs::root_ino, *root_, ""); }
+
+  /// Syncs a file. The proof then has what the model has.
+  void sync(std::mt19937_64& random, test::FlushProof& proof) {
+    const std::string path = pick(random);
+    const auto node = find(path);
+    if (!node || node->directory) {
+      return;
+    }
+    const auto ino = resolve(path);
+    REQUIRE(ino);
+    proof.operation("fsync " + path);
+    REQUIRE(filesystem_->fsync(*ino, random() % 2 == 0));
+    proof.promised(*ino, node->content);
+  }
 
  private:
   static constexpr const char* names[] = {"a", "b", "c"};
@@ -390,6 +413,7 @@ TEST_CASE("random operations do what the model does, also after recovery from th
   INFO("EFS_TEST_SEED=" << seed << ", containers: " << kind.name);
   std::mt19937_64 random(seed);
   Pair pair(kind);
+  pair.reopen();
   for (int i = 0; i < 6000; ++i) {
     pair.step(random);
     if (i % 100 == 0) {
@@ -400,4 +424,42 @@ TEST_CASE("random operations do what the model does, also after recovery from th
       pair.compare();
     }
   }
+}
+
+TEST_CASE(
+    "random operations of the model on persistent memory: each byte that a record makes "
+    "reachable was flushed and drained before",
+    "[flush]") {
+  const auto seed = test::seed();
+  INFO("EFS_TEST_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  const test::PersistentMemory memory(true);
+  Pair pair(test::in_files, "/tmp");
+  test::FlushProof proof(std::filesystem::canonical(pair.directory()));
+  pair.reopen();
+  if (pair.durability() != Durability::cache_line) {
+    SKIP(pair.directory()
+         << " is no place for this test: power loss takes all data of its file system");
+  }
+  constexpr int steps = 3000, life = 500;
+  for (int i = 0; i < steps; ++i) {
+    proof.operation("step " + std::to_string(i));
+    pair.step(random);
+    proof.answered();
+    if (i % 4 == 0) {
+      pair.sync(random, proof);
+    }
+    if (i % 20 == 0) {
+      proof.compare(false);
+    }
+    if (i % life == life - 1) {
+      proof.operation("recovery after step " + std::to_string(i));
+      pair.reopen();
+      proof.answered();
+      proof.compare(true);
+    }
+    REQUIRE(proof.violations() == "");
+  }
+  CHECK(proof.counts().container_stores > 10);
+  CHECK(proof.counts().promises > 10);
 }

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "backends/devdax/devdax.hpp"
-#include "backends/devdax/extent_map.hpp"
+#include "base/extents.hpp"
 
 namespace efs::test {
 
@@ -32,9 +32,9 @@ class MemoryLog final : public devdax::ExtentLog {
       on_change(change);
     }
     State& state = states_[change.id];
-    devdax::ExtentMap with;
+    Extents with;
     for (const auto& extent : change.extents) {
-      with.insert(extent);
+      with.map(extent);
     }
     state.map.split(change.begin);
     state.map.split(change.end);
@@ -94,7 +94,7 @@ class MemoryLog final : public devdax::ExtentLog {
 
  private:
   struct State {
-    devdax::ExtentMap map;
+    Extents map;
     devdax::ContentChange last;
   };
 

@@ -37,6 +37,9 @@ const auto real_fdatasync = next<int(int)>("fdatasync");
 const auto real_syncfs = next<int(int)>("syncfs");
 const auto real_msync = next<int(void*, std::size_t, int)>("msync");
 const auto real_renameat = next<int(int, const char*, int, const char*)>("renameat");
+const auto real_pwrite = next<ssize_t(int, const void*, std::size_t, off_t)>("pwrite");
+const auto real_ftruncate = next<int(int, off_t)>("ftruncate");
+const auto real_fallocate = next<int(int, int, off_t, off_t)>("fallocate");
 const auto real_unlinkat = next<int(int, const char*, int)>("unlinkat");
 // This is the only direct call of a libpmem function. Without it, the linker would drop the
 // library.
@@ -56,10 +59,14 @@ std::atomic<int> good_syncs = 0;       // before the error
 std::atomic<int> said_of_memory = -1;  // -1: use libpmem's answer
 std::mutex calls_mutex;
 std::vector<DurableCall> calls_noted;  // guarded by calls_mutex
+DurableListener listens;               // guarded by calls_mutex; changes while nothing is noted
+std::atomic<bool> listened = false;
 
 void note(DurableCall call) {
   const std::lock_guard lock(calls_mutex);
-  if (noting) {
+  if (noting && listens) {
+    listens(call);
+  } else if (noting && call.kind != DurableCall::Kind::change) {
     calls_noted.push_back(std::move(call));
   }
 }
@@ -98,6 +105,7 @@ void record_memory(DurableCall call, const void* address, std::size_t length) {
     return;
   }
   call.length = length;
+  call.bytes = static_cast<const std::byte*>(address);
   locate_memory(address, call);
   note(std::move(call));
 }
@@ -110,27 +118,45 @@ int record_sync(const char* function, int (*real)(int), int fd) {
     return errno = sync_error, -1;
   }
   DurableCall call{.function = function, .kind = DurableCall::Kind::sync, .path = path_of(fd)};
-  const int result = real(fd);
+  const int result = listened ? 0 : real(fd);
   if (result == 0) {
     note(std::move(call));
   }
   return result;
 }
 
+void record_change(const char* function, int fd, off_t offset, ssize_t length) {
+  if (!listened || length < 0) {
+    return;
+  }
+  note({.function = function,
+        .kind = DurableCall::Kind::change,
+        .path = path_of(fd),
+        .offset = static_cast<std::uint64_t>(offset),
+        .length = static_cast<std::uint64_t>(length)});
+}
+
 }  // namespace
 
-DurableCalls::DurableCalls() {
+DurableCalls::DurableCalls() : DurableCalls(DurableListener()) {}
+
+DurableCalls::DurableCalls(DurableListener listener) {
   const std::lock_guard lock(calls_mutex);
   if (noting) {
     std::fputs("two at a time would note the same calls\n", stderr), std::abort();
   }
   calls_noted.clear();
+  listens = std::move(listener);
+  listened = static_cast<bool>(listens);
   sync_error = 0;
   noting = true;
 }
 
 DurableCalls::~DurableCalls() {
   noting = false;
+  const std::lock_guard lock(calls_mutex);
+  listens = {};
+  listened = false;
   sync_error = 0;
 }
 
@@ -327,6 +353,24 @@ int renameat(int from_directory, const char* from, int to_directory, const char*
   if (result == 0) {
     efs::test::note(std::move(call));
   }
+  return result;
+}
+
+ssize_t pwrite(int fd, const void* from, std::size_t length, off_t offset) {
+  const ssize_t result = efs::test::real_pwrite(fd, from, length, offset);
+  efs::test::record_change("pwrite", fd, offset, result);
+  return result;
+}
+
+int ftruncate(int fd, off_t length) noexcept {
+  const int result = efs::test::real_ftruncate(fd, length);
+  efs::test::record_change("ftruncate", fd, length, result);
+  return result;
+}
+
+int fallocate(int fd, int mode, off_t offset, off_t length) {
+  const int result = efs::test::real_fallocate(fd, mode, offset, length);
+  efs::test::record_change("fallocate", fd, offset, result < 0 ? result : length);
   return result;
 }
 

@@ -4,6 +4,7 @@
 // the same names before those of the libraries (durable_calls.cpp has the list). A call outside
 // that list is not recorded, so a test that needs it fails.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -15,7 +16,8 @@ namespace efs::test {
 /// A successful call. Paths are the kernel's names of the file at that moment: absolute, without
 /// symbolic links.
 struct DurableCall {
-  enum class Kind : std::uint8_t { memory, sync, rename, removal };
+  // change: of the bytes or the size of a file, by a system call; only a listener hears of it
+  enum class Kind : std::uint8_t { memory, sync, rename, removal, change };
   std::string function;
   Kind kind = Kind::memory;
   // path of the file; for memory calls, of the mapped file; "" if the call is about all memory
@@ -26,12 +28,20 @@ struct DurableCall {
   bool stores = false;       // stores through libpmem
   bool flushes = false;      // flushes its range
   bool drains = false;       // drains earlier flushes
+  // of a memory call: the mapped bytes; valid only while a listener is called
+  const std::byte* bytes = nullptr;
 };
+
+/// Is called after each call has succeeded, one call at a time. It may read files and change none.
+using DurableListener = std::function<void(const DurableCall&)>;
 
 /// Records the calls of all threads during its lifetime. At most one may exist.
 class DurableCalls {
  public:
   DurableCalls();
+  /// Keeps no list. Syncs only reach the listener, not the kernel: they would take most of the time
+  /// of a long run.
+  explicit DurableCalls(DurableListener listener);
   ~DurableCalls();
   DurableCalls(const DurableCalls&) = delete;
   DurableCalls& operator=(const DurableCalls&) = delete;

@@ -5,7 +5,6 @@ set(sources
   backends/devdax/devdax_test.cpp
   backends/devdax/device_test.cpp
   backends/devdax/extent_allocator_test.cpp
-  backends/devdax/extent_map_test.cpp
   backends/devdax/superblock_test.cpp
   backends/fsdax_test.cpp
   backends/paced_backend_test.cpp
@@ -16,6 +15,7 @@ set(sources
   base/cpu_binding_test.cpp
   base/door_memory_test.cpp
   base/durability_test.cpp
+  base/extents_test.cpp
   base/json_text_test.cpp
   base/line_file_test.cpp
   base/memory_bound_test.cpp
@@ -98,7 +98,6 @@ set(sources
   fs/durability_test.cpp
   fs/event_room_test.cpp
   fs/evict_test.cpp
-  fs/extents_test.cpp
   fs/filesystem_test.cpp
   fs/free_removed_test.cpp
   fs/free_zeros_test.cpp

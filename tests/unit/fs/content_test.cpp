@@ -12,7 +12,6 @@
 
 namespace efs::content_test {
 
-using fs::Extent;
 using fs::SetContent;
 
 namespace {

@@ -464,10 +464,10 @@ TEST_CASE("a rebuild refuses contents that contradict each other", "[devdax]") {
     CHECK(made.error().code == EUCLEAN);
     return made.error().what;
   };
-  const auto content = [](std::uint64_t id, std::vector<FileExtent> extents) {
+  const auto content = [](std::uint64_t id, std::vector<Extent> extents) {
     return StoredContent{.id = id, .size = 64, .extents = std::move(extents)};
   };
-  const FileExtent one{.offset = 0, .device = begin, .length = 128};
+  const Extent one{.offset = 0, .device = begin, .length = 128};
   CHECK(refused({content(1, {one})}).empty());
   CHECK(refused({content(1, {one}), content(2, {one})}).starts_with("container 2: extent of 128"));
   CHECK(refused({content(1, {one}), content(1, {})}).find("twice") != std::string::npos);

@@ -204,6 +204,36 @@ TEST_CASE("a second format that is cut short does not bring back the one before"
   }
 }
 
+TEST_CASE("a format that power loss ends twice never leaves the former superblock", "[devdax]") {
+  constexpr std::uint64_t words_of_a_copy = 14;
+  // The new superblock is the first copy alone, or the second.
+  const auto damaged = GENERATE(superblock_at[0], superblock_at[1]);
+  for (const bool is_empty : {false, true}) {
+    FakeMemory before;
+    if (!is_empty) {
+      formatted(before, owner);
+      put(before, damaged, "damage");
+    }
+    before.words_left = words_of_a_copy;
+    (void)format(before, read_superblock(before, other), options_of(other));
+    before.words_left = UINT64_MAX / 8;
+    const auto begun = read_superblock(before, other);
+    REQUIRE(begun.content == Content::own);
+    REQUIRE(begun.unfinished);
+    const auto words_before = begun.superblock->metadata.length / 8;
+    for (std::uint64_t kept = 0; kept <= 2 * words_of_a_copy; ++kept) {
+      INFO("empty: " << is_empty << ", damaged at " << damaged << ", power fails again " << kept
+                     << " words after the metadata");
+      FakeMemory device = before;
+      device.words_left = words_before + kept;
+      (void)finish_format(device, *begun.superblock);
+      const auto found = read_superblock(device, other);
+      REQUIRE(found.content == Content::own);
+      REQUIRE(found.superblock->uuid == begun.superblock->uuid);
+    }
+  }
+}
+
 TEST_CASE("a superblock that contradicts the device is damaged", "[devdax]") {
   FakeMemory device;
   formatted(device, owner);

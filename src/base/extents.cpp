@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fs/extents.hpp"
+#include "base/extents.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
-namespace efs::fs {
+namespace efs {
 
-// Lets an extent begin at `at` if one crosses it. The mapping stays the same.
 void Extents::split(std::uint64_t at) {
   const auto behind = runs_.lower_bound(at);
   if (behind == runs_.begin()) {
@@ -23,7 +23,7 @@ void Extents::split(std::uint64_t at) {
 }
 
 // Merges the extents that meet at `at`, if they meet on the device too.
-void Extents::join(std::uint64_t at) {
+void Extents::join(std::uint64_t at) noexcept {
   const auto behind = runs_.find(at);
   if (behind == runs_.begin() || behind == runs_.end()) {
     return;
@@ -39,6 +39,7 @@ void Extents::join(std::uint64_t at) {
 void Extents::map(const Extent& added) {
   Extents one;
   one.runs_.emplace(added.offset, Run{.device = added.device, .length = added.length});
+  one.physical_ = added.length;
   replace(added.offset, added.end(), std::move(one));
 }
 
@@ -54,7 +55,11 @@ void Extents::replace(std::uint64_t begin, std::uint64_t end, Extents&& with) {
     join(begin);
     throw;
   }
-  runs_.erase(runs_.lower_bound(begin), runs_.lower_bound(end));
+  for (auto one = runs_.lower_bound(begin); one != runs_.end() && one->first < end;) {
+    physical_ -= one->second.length;
+    one = runs_.erase(one);
+  }
+  physical_ += std::exchange(with.physical_, 0);
   runs_.merge(with.runs_);
   join(begin);
   join(end);
@@ -75,6 +80,38 @@ std::optional<Extent> Extents::find(std::uint64_t offset) const {
       .offset = found->first, .device = found->second.device, .length = found->second.length};
 }
 
+std::vector<Extent> Extents::within(std::uint64_t begin, std::uint64_t end) const {
+  std::vector<Extent> found;
+  while (begin < end) {
+    const auto one = find(begin);
+    if (!one || one->offset >= end) {
+      break;
+    }
+    const std::uint64_t from = std::max(begin, one->offset), to = std::min(end, one->end());
+    found.push_back(
+        {.offset = from, .device = one->device + (from - one->offset), .length = to - from});
+    begin = to;
+  }
+  return found;
+}
+
+std::vector<Extent> Extents::gaps(std::uint64_t begin, std::uint64_t end) const {
+  std::vector<Extent> found;
+  while (begin < end) {
+    const auto one = find(begin);
+    const std::uint64_t next = one ? std::min(one->offset, end) : end;
+    if (next > begin) {
+      found.push_back({.offset = begin, .device = 0, .length = next - begin});
+    }
+    begin = one && one->offset < end ? one->end() : end;
+  }
+  return found;
+}
+
+bool Extents::covers(std::uint64_t begin, std::uint64_t end) const {
+  return gaps(begin, end).empty();
+}
+
 std::vector<Extent> Extents::list() const {
   std::vector<Extent> all;
   all.reserve(runs_.size());
@@ -84,4 +121,4 @@ std::vector<Extent> Extents::list() const {
   return all;
 }
 
-}  // namespace efs::fs
+}  // namespace efs

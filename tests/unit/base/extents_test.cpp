@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "fs/extents.hpp"
+#include "base/extents.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <random>
@@ -8,9 +8,6 @@
 #include "support/temp.hpp"
 
 namespace efs::extents_test {
-
-using efs::fs::Extent;
-using efs::fs::Extents;
 
 namespace {
 
@@ -52,9 +49,34 @@ void check_find(const Extents& extents, const std::vector<Extent>& runs) {
   }
 }
 
+// Checks a random range, and the sums.
+void check_parts(const Extents& extents, const Model& model, std::mt19937_64& random) {
+  const std::uint64_t begin = random() % bytes, end = begin + 1 + random() % (bytes - begin);
+  Model parts(bytes, hole);
+  for (const auto& part : extents.within(begin, end)) {
+    for (std::uint64_t at = part.offset; at < part.end(); ++at) {
+      parts[at] = part.device + (at - part.offset);
+    }
+  }
+  std::vector<bool> missing(bytes);
+  for (const auto& gap : extents.gaps(begin, end)) {
+    std::fill_n(missing.begin() + static_cast<long>(gap.offset), gap.length, true);
+  }
+  std::uint64_t physical = 0, last = 0;
+  for (std::uint64_t at = 0; at < bytes; ++at) {
+    const bool in = at >= begin && at < end;
+    REQUIRE(parts[at] == (in ? model[at] : hole));
+    REQUIRE(missing[at] == (in && model[at] == hole));
+    physical += model[at] != hole ? 1 : 0;
+    last = model[at] != hole ? at + 1 : last;
+  }
+  REQUIRE(extents.physical() == physical);
+  REQUIRE(extents.end() == last);
+}
+
 }  // namespace
 
-TEST_CASE("extents agree with a model of single bytes", "[fs]") {
+TEST_CASE("extents agree with a model of single bytes", "[base]") {
   const auto seed = efs::test::seed();
   INFO("EFS_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
@@ -92,10 +114,28 @@ TEST_CASE("extents agree with a model of single bytes", "[fs]") {
     REQUIRE(extents.list() == runs);
     REQUIRE(extents.size() == runs.size());
     check_find(extents, runs);
+    check_parts(extents, model, random);
   }
 }
 
-TEST_CASE("extents reach the ends of 64 bits", "[fs]") {
+TEST_CASE("the parts of a range of extents, and those between them", "[base]") {
+  Extents extents;
+  extents.map({.offset = 100, .device = 1100, .length = 150});
+  extents.map({.offset = 250, .device = 5000, .length = 50});
+  CHECK(extents.physical() == 200);
+  CHECK(extents.end() == 300);
+  CHECK(extents.within(240, 260) ==
+        std::vector{Extent{.offset = 240, .device = 1240, .length = 10},
+                    Extent{.offset = 250, .device = 5000, .length = 10}});
+  CHECK(extents.gaps(0, 400) == std::vector{Extent{.offset = 0, .device = 0, .length = 100},
+                                            Extent{.offset = 300, .device = 0, .length = 100}});
+  CHECK(extents.gaps(120, 260).empty());
+  CHECK(extents.covers(100, 300));
+  CHECK_FALSE(extents.covers(99, 101));
+  CHECK_FALSE(extents.covers(299, 301));
+}
+
+TEST_CASE("extents reach the ends of 64 bits", "[base]") {
   Extents extents;
   extents.map({.offset = hole - 10, .device = 0, .length = 10});
   extents.map({.offset = 0, .device = hole - 20, .length = 20});

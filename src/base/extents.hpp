@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-// The places of a file's bytes on a device, for a backend whose containers do not know them.
+// The places of a file's bytes on a device that has no file system.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace efs::fs {
+namespace efs {
 
 /// A run of bytes of a file, and its place on the device. All in bytes.
 struct Extent {
@@ -39,8 +39,32 @@ class Extents {
   /// The extent of the byte at `offset`, or the next one behind it; nullopt: a hole to the end.
   std::optional<Extent> find(std::uint64_t offset) const;
 
+  /// The extents of [begin, end), cut at these ends, in order.
+  std::vector<Extent> within(std::uint64_t begin, std::uint64_t end) const;
+
+  /// The parts of [begin, end) that are in no extent, in order; device is 0.
+  std::vector<Extent> gaps(std::uint64_t begin, std::uint64_t end) const;
+
+  /// Returns whether each byte of [begin, end) is in an extent.
+  bool covers(std::uint64_t begin, std::uint64_t end) const;
+
   /// All extents, in order.
   std::vector<Extent> list() const;
+
+  /// Lets an extent begin at `at` if one crosses it. The mapping stays the same. A replace() whose
+  /// ends are split allocates nothing.
+  void split(std::uint64_t at);
+
+  /// Undoes split(): makes the extents that meet at `at` one if they touch on the device.
+  void join(std::uint64_t at) noexcept;
+
+  /// Bytes on the device.
+  std::uint64_t physical() const { return physical_; }
+
+  /// The end of the last extent, in the file; 0 if there is none.
+  std::uint64_t end() const {
+    return runs_.empty() ? 0 : runs_.rbegin()->first + runs_.rbegin()->second.length;
+  }
 
   std::size_t size() const { return runs_.size(); }
 
@@ -54,10 +78,8 @@ class Extents {
 
   using Runs = std::map<std::uint64_t, Run>;  // by the offset in the file
 
-  void split(std::uint64_t at);
-  void join(std::uint64_t at);
-
   Runs runs_;
+  std::uint64_t physical_ = 0;  // the sum of the lengths
 };
 
-}  // namespace efs::fs
+}  // namespace efs
