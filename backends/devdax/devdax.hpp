@@ -12,6 +12,7 @@
 #include "backends/devdax/device.hpp"
 #include "backends/devdax/device_range.hpp"
 #include "backends/devdax/superblock.hpp"
+#include "base/extents.hpp"
 
 namespace efs::devdax {
 
