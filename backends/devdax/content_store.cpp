@@ -318,8 +318,8 @@ Result<std::size_t> ContentStore::read(ContainerContent& content, std::span<std:
       continue;
     }
     const Extent rest{.offset = from,
-                          .device = found->device + (from - found->offset),
-                          .length = std::min(found->end() - from, most - done)};
+                      .device = found->device + (from - found->offset),
+                      .length = std::min(found->end() - from, most - done)};
     const std::size_t part = load(rest, into.subspan(done, rest.length));
     done += part;
     if (part < rest.length) {
