@@ -111,6 +111,8 @@ class Part final : public DeviceMemory {
 
   void drain() override { device_->drain(); }
 
+  Status sync() override { return device_->sync(); }
+
  private:
   const std::shared_ptr<Device> device_;
   const std::span<std::byte> bytes_;

@@ -50,12 +50,10 @@ class Device final : public DeviceMemory {
   void store(std::byte* to, std::span<const std::byte> from) override;
   void flush(std::span<const std::byte> range) override;
   void drain() override;
+  Status sync() override;
 
   /// Stores zeros, as store().
   void zero(std::span<std::byte> range);
-
-  /// Returns when the drained stores of all threads have the durability that the class promises.
-  Status sync();
 
   Durability durability() const { return durability_; }
 

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <span>
 
+#include "base/result.hpp"
+
 namespace efs {
 
 /// Mapped memory of a device. Thread-safe, like memory: the caller orders overlapping stores. A
@@ -23,6 +25,8 @@ class DeviceMemory {
   virtual void flush(std::span<const std::byte> range) = 0;
   /// Waits for the stores and flushes that this thread has begun.
   virtual void drain() = 0;
+  /// Returns when the drained stores of all threads are as durable as the device permits.
+  virtual Status sync() = 0;
 };
 
 }  // namespace efs

@@ -239,6 +239,7 @@ set(sources
   stage/symlink_race_test.cpp
   stage/versions/directory_version_test.cpp
   stage/versions/placed_names_test.cpp
+  store/device_medium_test.cpp
   store/format_test.cpp
   store/journal_test.cpp
   store/medium_test.cpp

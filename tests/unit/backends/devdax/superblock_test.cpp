@@ -32,6 +32,8 @@ class FakeMemory final : public DeviceMemory {
 
   void drain() override {}
 
+  Status sync() override { return {}; }
+
   std::vector<std::byte> memory = std::vector<std::byte>(device_bytes);
   std::uint64_t words_left = UINT64_MAX / 8, words = 0;
 };
