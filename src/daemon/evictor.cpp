@@ -11,9 +11,16 @@
 #include "base/thread.hpp"
 
 namespace efs::daemon {
+namespace {
+
+std::uint64_t with_reserve(std::uint64_t bytes, const Space& space) {
+  return bytes == 0 ? 0 : bytes + reserve_of(space);
+}
+
+}  // namespace
 
 std::uint64_t bytes_to_free(const Space& space, std::uint64_t wanted) {
-  const std::uint64_t low = space.capacity / 8, high = space.capacity / 4;
+  const std::uint64_t low = reserve_of(space), high = space.capacity / 4;
   const std::uint64_t needed = std::max(space.available < low ? high : 0,
                                         wanted == 0 ? 0 : std::min(wanted, space.capacity));
   return needed - std::min(needed, space.available);
@@ -68,17 +75,19 @@ bool Evictor::end(Clock::time_point until) {
 // Room may also come from removals, closes and exports. What is on its way when the call begins
 // gets a round of its own.
 bool Evictor::make_room(std::uint64_t bytes) noexcept {
+  const Space space = its_.transfers.space();
+  if (bytes > 0 && space.available >= bytes) {
+    keep_behind(bytes);
+    return true;
+  }
   const auto end = Clock::now() + (bytes > 0 ? patience_of_fetches : patience);
-  const std::uint64_t before = its_.transfers.space().available;
   const MutexLock lock(mutex_);
   while (serves_ && Clock::now() < end) {
     const bool more_comes = bytes > 0 || (its_.drainer != nullptr && its_.drainer->has_due());
-    while (serves_ && Clock::now() < rests_until_ && Clock::now() < end) {
-      (void)changed_.wait_until(mutex_, std::min(end, rests_until_));
-    }
-    const bool has_freed = frees_some(bytes, end);
+    await_rest(end);
+    const bool has_freed = frees_some(with_reserve(bytes, space), end);
     const std::uint64_t available = its_.transfers.space().available;
-    if (bytes > 0 ? available >= bytes : has_freed || available > before) {
+    if (bytes > 0 ? available >= bytes : has_freed || available > space.available) {
       return true;
     }
     if (!more_comes || (bytes == 0 && waiting_ >= most_waiting)) {
@@ -92,12 +101,22 @@ bool Evictor::make_room(std::uint64_t bytes) noexcept {
 }
 
 void Evictor::keep_reserve() noexcept {
-  if (bytes_to_free(its_.transfers.space(), 0) == 0) {
-    return;
+  if (bytes_to_free(its_.transfers.space(), 0) > 0) {
+    keep_behind(0);
   }
+}
+
+void Evictor::keep_behind(std::uint64_t bytes) {
   const MutexLock lock(mutex_);
   if (serves_ && !is_running_ && Clock::now() >= rests_until_) {
-    (void)frees_some(0, Clock::now() + patience_of_opens);
+    const std::uint64_t wanted = with_reserve(bytes, its_.transfers.space());
+    (void)frees_some(wanted, Clock::now() + patience_of_opens);
+  }
+}
+
+void Evictor::await_rest(Clock::time_point end) {
+  while (serves_ && Clock::now() < rests_until_ && Clock::now() < end) {
+    (void)changed_.wait_until(mutex_, std::min(end, rests_until_));
   }
 }
 

@@ -21,6 +21,11 @@
 
 namespace efs::daemon {
 
+/// The bytes that stay available, if they can: programs write into them without a word.
+constexpr std::uint64_t reserve_of(const Space& space) {
+  return space.capacity / 8;
+}
+
 /// The bytes to free: with less than an eighth of the capacity available, what is missing to a
 /// quarter; and at least what is missing to `wanted` and the journal's share. 0: nothing.
 std::uint64_t bytes_to_free(const Space& space, std::uint64_t wanted);
@@ -66,6 +71,10 @@ class Evictor final : public fs::RoomMaker, public StatusSource {
   void add_status(control::replies::Status& status) override;
 
  private:
+  /// The reserve behind so many bytes, which are available.
+  void keep_behind(std::uint64_t bytes) EFS_EXCLUDES(mutex_);
+  /// Waits until a vain round is long enough ago.
+  void await_rest(Clock::time_point end) EFS_REQUIRES(mutex_);
   /// Waits for a round. Returns true if it has freed room.
   bool frees_some(std::uint64_t bytes, Clock::time_point end) EFS_REQUIRES(mutex_);
   void work() noexcept;

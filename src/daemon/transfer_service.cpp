@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "daemon/evictor.hpp"
 #include "stage/buffer.hpp"
 #include "stage/export/stage_out.hpp"
 #include "stage/pfs/partial_name.hpp"
@@ -297,9 +298,22 @@ FetchOutcome TransferService::fetch(std::uint64_t ino, stage::Progress& progress
   return {.kind = FetchOutcome::Kind::failed, .error = {ENOMEM, "out of memory"}};
 }
 
-// Else a large file would be copied in vain up to the point where the buffer is full.
+// Else a large file would be copied in vain up to the point where the buffer is full, or programs
+// that write meanwhile would find no room.
 bool TransferService::make_room_ahead(fs::Filesystem& files, std::uint64_t bytes) {
-  return !files.has_room_maker() || its_.store.space().available >= bytes || files.make_room(bytes);
+  const Space space = its_.store.space();
+  if (!files.has_room_maker() || space.available >= bytes + reserve_of(space)) {
+    return true;
+  }
+  if (space.available < bytes) {
+    return files.make_room(bytes);
+  }
+  // The reserve is missing. Room that is reserved for other contents counts as taken: for the rest
+  // a fetch would wait.
+  if (fs::Staging(files).reserved_bytes() == 0) {
+    (void)files.make_room(bytes);
+  }
+  return true;
 }
 
 void TransferService::end_evictions() {
