@@ -187,7 +187,7 @@ mkdir "$PFS/huge"; head -c 400M /dev/urandom >"$PFS/huge/h"; sum=$(cksum <"$PFS/
 RESOURCE=huge cache_job one "$S/store"
 started "$JOB"
 worker=$(field "$(status_of one)" 'd["worker_pid"]')
-copying() { ls -l "/proc/$worker/fd" | grep -q "$CACHE/efs-cache-0/#.*(deleted)"; }
+copying() { grep -q "$CACHE/efs-cache-0/#.*(deleted)" <<<"$(ls -l "/proc/$worker/fd")"; }
 printf changed | dd of="$MNT/huge/h" conv=notrunc status=none & pids=($!)
 if await 20 copying; then
   kill -KILL "$worker"

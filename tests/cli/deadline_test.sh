@@ -29,7 +29,7 @@ for way in option key; do
   check "$way: and says so" json "$said" "'The PFS did not answer in time' in d['summary'] and 'image' in d"
   check "$way: what may not be back is listed" json "$said" "[e['path'] for e in d['receipt']['entries'] if e['action'] == 'not-saved'] == ['d/$way']"
   check "$way: in the instance's directory, too" grep -q "d/$way" "$EFS_RUNTIME_DIR/$NAME/receipt.json"
-  for pid in $both; do check "$way: the daemon is gone" await 10 gone "$pid"; done
+  for pid in $both; do check "$way: the daemon is gone" await 30 gone "$pid"; done
   check_not "$way: and the mount" mounted "$MNT"
   check "$way: the log says why" grep -q 'event=left_without_pfs' "$EFS_RUNTIME_DIR/$NAME/efsd.log"
   check "$way: the image tells how it was left" json "$(status_of "$NAME")" "d['left'] == 'unsaved'"
@@ -124,7 +124,7 @@ check_not 'and the buffer' test -e "$EFS_RUNTIME_DIR/$NAME"
 kill -CONT $members
 # Objects without data do not block the end either: a mount point and a status file on a hung PFS,
 # and results that go elsewhere.
-for how in '--deadline 2' --no-stage-out; do
+for how in '--deadline 6' --no-stage-out; do
   fresh "hangs-trifles-${how:2:2}"
   sed -i "s|mount-dir: .*|mount-dir: $hung/$NAME|; /results-dir/a\  status-file: $hung/$NAME.json" "$JOB"; MNT=$hung/$NAME
   started "$JOB"; echo result >"$MNT/r"
@@ -132,11 +132,11 @@ for how in '--deadline 2' --no-stage-out; do
   both="$(field "$(status_of "$NAME")" 'str(d["supervisor_pid"]) + " " + str(d["worker_pid"])')"
   stall $members
   check_exit "$NAME: the stop does not wait for them" 0 '' timeout $((30 + late)) "$EFS" stop $how "$NAME"
-  for pid in $both; do check "$NAME: the daemon is gone" await 20 gone "$pid"; done
+  for pid in $both; do check "$NAME: the daemon is gone" await 60 gone "$pid"; done
   kill -CONT $members
   [ "$how" = --no-stage-out ] || check "$NAME: the result is there" grep -qx result "$OUT/r"
-  check_not "$NAME: the mount is gone" mounted "$MNT"
-  check_not "$NAME: nothing is left" test -e "$EFS_RUNTIME_DIR/$NAME"
+  check "$NAME: the mount is gone" await 20 eval '! mounted "$MNT"'
+  check "$NAME: nothing is left" await 20 ended "$NAME"
 done
 # Neither programs nor the daemon wait for a log, an access log or a trace on a hung PFS.
 fresh hangs-logs
@@ -149,7 +149,7 @@ worker=$(field "$(status_of "$NAME")" 'd["worker_pid"]')
 kill -STOP "$worker"
 is_running() { [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$worker/status")" != T ]; }
 check 'a stopped worker is set going again' await 40 is_running
-check 'programs go on' timeout $((100 + late)) bash -c "for i in \$(seq 3000); do echo \$i >'$MNT/many' && cat '$MNT/many' >/dev/null || exit 1; done; sync '$MNT/many'"
+check 'programs go on' timeout $((100 + late)) bash -c "for i in \$(seq 3000); do echo \$i >'$MNT/many' && read -r got <'$MNT/many' && [ \$got = \$i ] || exit 1; done; sync '$MNT/many'"
 kill -KILL "$(field "$(status_of "$NAME")" 'd["worker_pid"]')"
 check 'also when the worker is killed' timeout $((20 + late)) cat "$MNT/before"
 check 'the successor has another log' await 20 grep -q 'event=log_file_unusable' "$EFS_RUNTIME_DIR/$NAME/efsd.log"

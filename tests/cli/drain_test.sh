@@ -54,7 +54,10 @@ check 'close: the stop brings the rest' test "$(cat "$OUT/stay")" = later -a ! -
 # --- names and sets ---
 fresh names "$ON_CLOSE"
 started "$JOB"
-for i in 1 2 3; do echo $i >"$MNT/new.$i"; mv "$MNT/new.$i" "$MNT/$i"; done
+# In one process: a name that is there for a second goes home.
+python3 -c 'import os, sys
+for i in (1, 2, 3):
+    open(f"{sys.argv[1]}/new.{i}", "w").write(f"{i}\n"); os.rename(f"{sys.argv[1]}/new.{i}", f"{sys.argv[1]}/{i}")' "$MNT"
 mkdir "$MNT/tmp.set"; echo x >"$MNT/tmp.set/x"; echo y >"$MNT/tmp.set/y"; mv "$MNT/tmp.set" "$MNT/set"
 echo z >"$MNT/z"; ln "$MNT/z" "$MNT/zz"
 for i in 1 2 3; do goes "$i" $i $i; done
@@ -136,11 +139,11 @@ started "$JOB"
 begin=$SECONDS
 echo 0 >"$MNT/log"
 while [ $((SECONDS - begin)) -lt 4 ]; do echo more >>"$MNT/log"; sleep 0.1; done
-check 'interval: before it nothing goes' test ! -e "$OUT/log"
+check 'interval: before it nothing goes' eval '[ ! -e "$OUT/log" ] || [ $((SECONDS - begin)) -ge 6 ]'
 check 'interval: then it goes' await $late test -e "$OUT/log"
 check 'interval: not before' test $((SECONDS - begin)) -ge 5
 check 'interval: all of it' await $late cmp "$MNT/log" "$OUT/log"
-check 'interval: then nothing is due' await 4 none_due
+check 'interval: then nothing is due' await $late none_due
 sleep 1
 check 'interval: and that stays' none_due
 stopped 0
@@ -191,7 +194,7 @@ echo theirs >"$OUT/a"
 started "$JOB"
 for i in 1 2 3; do echo $i >"$MNT/a"; echo $i >"$MNT/b"; goes "copy $i" b $i; done
 check 'beside: one copy is beside theirs' test "$(ls "$OUT" | tr '\n' ' ')" = 'a a.efs-beside b '
-check 'beside: and is due' test "$(drain '["due"]')" = 1
+check 'beside: and is due' await $late eval '[ "$(drain "[\"due\"]")" = 1 ]'
 check_exit 'beside: the stop exports the last one' 0 '' "$EFS" stop beside
 check 'beside: under a name of its own' eval 'has a theirs && cat "$OUT"/a.efs-beside* | grep -qx 3'
 
@@ -234,7 +237,7 @@ sed -i 's|results-dir: .*|in-place: true|' "$JOB"; OUT=$PFS
 started "$JOB"
 echo one >"$MNT/input/a"; goes 'a changed input goes' input/a one
 echo two >"$MNT/input/a"; goes 'and again' input/a two
-check 'place: an unchanged one does not' test "$(drain '["drained"]')" = 2
+check 'place: an unchanged one does not' await $late drained 2
 stopped 0
 
 # --- a stop in the middle, and one that is refused ---
@@ -288,7 +291,7 @@ fresh deadline "$ON_CLOSE"
 started "$JOB"
 for i in {1..50}; do echo $i >"$MNT/$i"; done
 check 'deadline: all go' await $late drained 50
-check_exit 'deadline: a stop has nothing to do' 0 '0 staged out' "$EFS" stop --deadline 5 deadline
+check_exit 'deadline: a stop has nothing to do' 0 '0 staged out' "$EFS" stop --deadline 20 deadline
 
 # --- kept, and resumed ---
 fresh kept 'outputs: [ { path: "**", drain: 1 h } ]'

@@ -34,7 +34,7 @@ check 'asks: stop' "$EFS" stop asks
 
 # --- a version that has changed ---
 fresh fails 'resources: [ { path: input, stage: background } ]'
-sed -i '/results-dir/a\  max-rate: 4 MB/s' "$JOB"
+sed -i '/results-dir/a\  max-rate: 2 MB/s' "$JOB"
 head -c 8000000 /dev/urandom >"$PFS/input/large"; for i in $(seq 5); do echo "$i" >"$PFS/input/$i"; done
 started "$JOB"
 check_exit 'fails: a wait that ends before' 1 'time is up: [0-9]+ inputs of the background are not here' "$EFS" wait -i fails --inputs --timeout 0
@@ -43,7 +43,7 @@ check 'fails: a wait' "$EFS" wait -i fails --inputs
 check 'fails: after it all are here' test "$(fetch '["remote"]')" = 0
 check 'fails: and right' diff -r "$PFS/input" "$MNT/input"
 check 'fails: stop' "$EFS" stop fails
-sed -i 's/4 MB/1 MB/' "$JOB"; started "$JOB"
+sed -i 's/2 MB/1 MB/' "$JOB"; started "$JOB"
 rm "$PFS/input/sub/b"; echo changed >"$PFS/input/3"
 "$EFS" wait -i fails --inputs >"$S/said" 2>&1; code=$?
 # either may have been fetched before

@@ -31,7 +31,7 @@ check 'keep: only the newest stay' await $late in_buffer 'ckpt.*' 'ckpt.5 ckpt.6
 check 'keep: and can be read' grep -qx 'content 6' "$MNT/ckpt.6"
 check 'keep: the others are home' all_there 1 6
 check 'keep: other rules drop nothing' in_buffer 'other.*' 'other.1 other.2 other.3'
-check 'keep: status counts' dropped 4
+check 'keep: status counts' await $late dropped 4
 check_exit 'keep: for people, too' 0 '4 files of old versions dropped \(40 B\)' "$EFS" status keep
 check 'keep: and metrics' grep -qxF 'efs_drain_dropped_files_total{instance="keep"} 4' <<<"$("$EFS" metrics)"
 check 'keep: that is logged' test "$(logged dropped)" -ge 1
@@ -165,7 +165,7 @@ if ! kernel_has_it || [ "$(id -u)" != 0 ]; then skip 'a takeover' 'not root, or 
   check 'taken: what is open since before stays' test -e "$MNT/ckpt.3"
   exec 5<&-
   check 'taken: closed, it goes' await 90 in_buffer 'ckpt.*' 'ckpt.5 ckpt.6'
-  check 'taken: the count goes on' dropped 4
+  check 'taken: the count goes on' await $late dropped 4
   stopped '[0-9]+'
   check 'taken: no version is lost' all_there 1 6
   for i in 1 4; do check "taken: the receipt lists the drop of ckpt.$i" grep -qF 'removed from the buffer by keep' <<<"$(reason ckpt.$i)"; done

@@ -120,7 +120,7 @@ check_exit 'and what somebody does to it is told' 1 'damage: r: .* it has 0 byte
 
 # --- the worker dies after it has recorded its end ---
 hit=0
-for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+for try in $(seq 60); do
   [ $hit -lt 2 ] || break
   fresh "ends$try"
   started "$JOB"; echo result >"$MNT/r"

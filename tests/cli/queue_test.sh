@@ -184,10 +184,10 @@ hold_slot out
 fresh deadline
 check 'an instance with turns' timeout 30 "$EFS" start --interleaving "$QUEUE" "$JOB"
 echo result >"$MNT/result"
-check 'a stop with a deadline ends well' timeout 60 "$EFS" stop --deadline 4 deadline
+check 'a stop with a deadline ends well' timeout 60 "$EFS" stop --deadline 12 deadline
 check 'the results are back without a turn' grep -qx result "$OUT/result"
 fresh usual
-check 'a deadline of the job file' timeout 30 "$EFS" start --interleaving "$QUEUE" --set deadline=4 "$JOB"
+check 'a deadline of the job file' timeout 30 "$EFS" start --interleaving "$QUEUE" --set deadline=12 "$JOB"
 echo result >"$MNT/result"
 check 'is that of every stop' timeout 60 "$EFS" stop usual
 check 'and its results are back' grep -qx result "$OUT/result"

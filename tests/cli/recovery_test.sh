@@ -395,7 +395,7 @@ started "$JOB"
 mkdir "$MNT/first"; head -c 4000000 /dev/urandom >"$MNT/first/z"
 for i in {1..40}; do head -c 2000000 /dev/urandom >"$MNT/a$i"; done
 sums=$(cd "$MNT" && cksum first/z a*) first=$(cksum <"$MNT/first/z")
-said=$(timeout 24 "$EFS" stop --json --deadline 4 bites 2>/dev/null); code=$?
+said=$(timeout 30 "$EFS" stop --json --deadline 8 bites 2>/dev/null); code=$?
 check 'a deadline half way does not succeed' test $code -ne 0 -a $code -ne 124
 check 'what goes first is back' test "$(cksum <"$OUT/first/z")" = "$first"
 check 'and listed so' json "$said" "[e['action'] for e in d['receipt']['entries'] if e['path'] == 'first/z'] == ['staged-out']"

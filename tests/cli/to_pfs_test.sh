@@ -35,11 +35,11 @@ check 'to-pfs: the newest stay' await $late in_buffer 'ckpt.*' 'ckpt.8 ckpt.9'
 check 'to-pfs: one in four goes home' await $late at_home 'ckpt.*' 'ckpt.1 ckpt.5 ckpt.9'
 check 'some: other rules send all' await $late has other o
 check 'to-pfs: status counts what was never sent' await $late unsent 5
-check 'some: and what is home' dropped 2
+check 'some: and what is home' await $late dropped 2
 check_exit 'some: for people, too' 0 '5 files of old versions dropped that were never sent \(50 B\)' "$EFS" status some
 check 'some: and metrics' grep -qxF 'efs_drain_unsent_files_total{instance="some"} 5' <<<"$("$EFS" metrics)"
 check 'some: that is logged' test "$(logged dropped_unsent)" -ge 1
-check 'some: the rest is no result that should be home' test "$(drain '["due"]')" = 0
+check 'some: the rest is no result that should be home' await $late eval '[ "$(drain "[\"due\"]")" = 0 ]'
 check 'some: stop' "$EFS" stop some
 check 'to-pfs: the stop exports the newest' eval 'at_home "ckpt.*" "ckpt.1 ckpt.5 ckpt.8 ckpt.9" && has ckpt.8 "content 8" && has ckpt.5 "content 5"'
 never_sent ckpt.2 ckpt.3 ckpt.4 ckpt.6 ckpt.7
@@ -51,7 +51,7 @@ fresh used "$SOME"
 started "$JOB"
 write_versions 1 4
 check 'used: the newest stay' await $late in_buffer 'ckpt.*' 'ckpt.3 ckpt.4'
-check 'used: one was never sent' unsent 1
+check 'used: one was never sent' await $late unsent 1
 exec 5<"$MNT/ckpt.3"
 python3 -c '
 import mmap, os, sys, time
@@ -96,7 +96,7 @@ for i in 1 2 3 4 5; do
 done
 check 'sets: the newest stays' await $late eval '[ "$(cd "$MNT/sets" && find . -type f | sort | tr "\n" " ")" = "./5/a ./5/b " ]'
 check 'sets: one in three is home' await $late eval 'has sets/1/a 1 && has sets/1/b 11 && has sets/4/a 4 && has sets/4/b 44'
-check 'sets: both files of both others were never sent' unsent 4
+check 'sets: both files of both others were never sent' await $late unsent 4
 check 'sets: no part of them is there' eval '[ ! -e "$OUT/sets/2" ] && [ ! -e "$OUT/sets/3" ]'
 check 'sets: stop' "$EFS" stop sets
 check 'sets: the newest is home' eval 'has sets/5/a 5 && has sets/5/b 55'

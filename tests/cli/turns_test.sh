@@ -115,7 +115,7 @@ pids+=("$patient")
 stops() { json "$(status_of stop)" 'd["state"] == "unmounting"'; }
 check 'a stop waits for the unload' await 20 stops
 check 'which waits still' task_waits "$one"
-check 'a stop with a deadline is heard' timeout 40 "$EFS" stop --deadline 4 stop
+check 'a stop with a deadline is heard' timeout 40 "$EFS" stop --deadline 12 stop
 wait "$patient"
 check 'the result is back' grep -qx result "$OUT/result"
 check 'nothing is left' ended stop

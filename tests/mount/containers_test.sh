@@ -57,7 +57,7 @@ check 'and stop' "$EFS" stop held
 fresh limited
 started "$JOB"; echo result >"$MNT/result"
 hold
-check 'a stop with a deadline disconnects the container' timeout 60 "$EFS" stop --deadline 4 limited
+check 'a stop with a deadline disconnects the container' timeout 60 "$EFS" stop --deadline 12 limited
 check 'and exports the results' grep -qx result "$OUT/result"
 let_go 2>/dev/null
 check 'the container could write no more' test ! -e "$OUT/late"

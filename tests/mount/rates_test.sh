@@ -57,7 +57,7 @@ f = open(sys.argv[1], "w+b"); f.truncate(30 << 20); m = mmap.mmap(f.fileno(), 30
 for i in range(30): m[i << 20:(i + 1) << 20] = bytes([i]) * (1 << 20)
 print("stored", flush=True); sys.stdin.read()' "$MNT/input/mapped" <>"$S/never" >"$S/stored" & pids+=($!)
 check 'a program stores through a mapping' grep -q stored "$S/stored"
-check 'a stop lifts the limits' "$EFS" stop --cut-off --deadline 12 limited
+check 'a stop lifts the limits' "$EFS" stop --cut-off --deadline 24 limited
 kill -KILL "${pids[@]}"; wait "${pids[@]}" 2>/dev/null; pids=()
 check 'what was mapped' python3 -SE -c 'import sys
 data = open(sys.argv[1], "rb").read()

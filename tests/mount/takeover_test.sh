@@ -155,7 +155,7 @@ open_files() {  # open_files NAME START_OPTION...
   exec 7>"$S/$name/stop"
   check "$name: files are open" await 20 grep -q open "$S/$name/said"
   for ((i = 0; i < 3; i++)); do
-    check "$name: status counts them, after $i kills" await 5 eval 'json "$(state)" "d[\"open_files\"] == {\"kernel\": 60, \"sessions\": 0}"'
+    check "$name: status counts them, after $i kills" await 20 eval 'json "$(state)" "d[\"open_files\"] == {\"kernel\": 60, \"sessions\": 0}"'
     pid=$(worker); kill -KILL "$pid"
     check "$name: a successor ($i)" await 20 has_successor "$pid"
   done
@@ -252,9 +252,9 @@ gives_up() {  # a worker that cannot live: killed before it answers anything, ag
   printf 'garbage' | dd of="$journal" conv=notrunc status=none
   kill -KILL "$(worker)"
   check 'gives up: the supervisor ends' await 30 gone "$supervisor"
-  check 'gives up: the mount is gone' await 5 eval '! mounted "$MNT"'
+  check 'gives up: the mount is gone' await 20 eval '! mounted "$MNT"'
   # (cat asks for the file's attributes; with passthrough the kernel itself could read on.)
-  check_exit 'gives up: an open file gives an error and no hang' 1 '' timeout 5 cat <&8
+  check_exit 'gives up: an open file gives an error and no hang' 1 '' timeout 20 cat <&8
   exec 8<&-
   check 'gives up: the log says what to do' grep -qE 'event=given_up .*advice=".*efs start .*efs salvage hopeless .*efs clean hopeless' "$log"
   check 'gives up: the image is kept' test -d "$EFS_RUNTIME_DIR/hopeless/store/data"
@@ -276,8 +276,8 @@ again_and_again() {  # every worker is killed before it has answered anything ne
     last=$pid
   done
   check "again and again: the supervisor ends, after $i deaths" test $i -lt 400
-  check 'again and again: the mount is gone' await 5 eval '! mounted "$MNT"'
-  check_exit 'again and again: an open file gives an error and no hang' 1 '' timeout 5 cat <&8
+  check 'again and again: the mount is gone' await 20 eval '! mounted "$MNT"'
+  check_exit 'again and again: an open file gives an error and no hang' 1 '' timeout 20 cat <&8
   exec 8<&-
   check 'again and again: the log says so' grep -q 'event=given_up' "$EFS_RUNTIME_DIR/again/efsd.log"
   check 'again and again: efs start goes on' "$EFS" start "$JOB"

@@ -11,6 +11,16 @@ kernel_has_it || { skip 'a worker that cannot be gone' 'needs Linux 6.9'; finish
 
 field_of() { field "$(status_of "$NAME")" "d['$1']"; }
 sleeps_in_kernel() { grep -qsE '^[0-9]+ \(.*\) D ' /proc/"$1"/task/*/stat; }
+# A wait for a disk looks the same and ends: the same thread must stand for a while.
+stays_in_kernel() {
+  local task before
+  for task in /proc/"$1"/task/*; do
+    before=$(grep -hs ctxt_switches "$task/status") && grep -qsE '^[0-9]+ \(.*\) D ' "$task/stat" || continue
+    sleep 2
+    grep -qsE '^[0-9]+ \(.*\) D ' "$task/stat" && [ "$before" = "$(grep -hs ctxt_switches "$task/status")" ] && return
+  done
+  return 1
+}
 is_undying() { [ "$(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null)" = Z ] && sleeps_in_kernel "$1"; }
 is_gone() { [ ! -e "/proc/$1" ] || { ! is_undying "$1" && grep -q '^State:.*Z' "/proc/$1/status"; }; }
 
@@ -28,7 +38,7 @@ caught() {
   python3 -c 'import os, sys; os.rename(sys.argv[1] + ".new", sys.argv[1])' "$MNT/input/result" 2>"$S/$NAME/program" & program=$!
   check "$NAME: a program waits in the directory" await 20 test -e "$S/pause.reached"
   "$EFS" load -i "$NAME" --wait input >/dev/null 2>&1 & asking=$!
-  check "$NAME: so does the worker" await 20 sleeps_in_kernel "$worker"
+  check "$NAME: so does the worker" await 60 stays_in_kernel "$worker"
 }
 
 caught worker-killed

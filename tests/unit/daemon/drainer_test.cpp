@@ -130,8 +130,8 @@ TEST_CASE("an export that a refused stop has cancelled is repeated", "[drain]") 
   REQUIRE(it.drainer.begin(it.one.store.files()));
   it.one.write("a", "1");
   REQUIRE(it.await([&] { return it.held.calls > 0; }));
-  it.held.holds = false;
   CHECK(it.tasks->close(true));
+  it.held.holds = false;
   CHECK((it.status().due == 1 && it.status().failures == 0));
   it.tasks->reopen();
   CHECK(it.is_home("a", "1"));

@@ -59,7 +59,7 @@ TEST_CASE("a version is invisible until the background work is complete", "[obje
   const TempStore temp("/dev/shm");
   Memory memory(temp.store);
   configure(temp.store, "strategy", "stage");
-  configure(temp.store, "pace", "100");  // 60 ms
+  configure(temp.store, "pace", "10");  // 600 ms
   memory.fill(1);
   REQUIRE(eo_checkpoint(temp.store, "run", 1, 0) == 0);
   eo_storage* version = nullptr;

@@ -177,7 +177,7 @@ TEST_CASE("the dead in a crowd hold up nobody, wherever they stand, and disappea
 TEST_CASE("many who draw and wait at once, where locks take long: each has its turn",
           "[queue][crowd]") {
   // with more threads a slow machine could not get the mutex in time, and the draw would fail
-  constexpr std::size_t threads_at_once = 48;
+  constexpr std::size_t threads_at_once = 16;
   const test::TempDirectory scratch;
   std::ofstream(scratch.path() + "/settings")
       << "poll: 0.005\nslots-in: 2\npolicy: smallest-first\n";

@@ -81,7 +81,7 @@ TEST_CASE("pool: threads that wait get company, up to the limit", "[stage][pool]
       open = ++waiting == most;
       changed.notify_all();
       // what a slow PFS takes
-      changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return open; });
+      changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return open; });
       --waiting;
     });
     CHECK(open);
