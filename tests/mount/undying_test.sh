@@ -33,9 +33,10 @@ caught() {
   echo mmm >"$PFS/input/more"
   echo old >"$MNT/input/result"; echo new >"$MNT/input/result.new"
   worker=$(field_of worker_pid) supervisor=$(field_of supervisor_pid)
-  rm -f "$S/pause.reached"; touch "$S/pause"
+  rm -f "$S/pause.reached"
   # The new file of a replacement is synced first; meanwhile the kernel holds the directory's lock.
-  python3 -c 'import os, sys; os.rename(sys.argv[1] + ".new", sys.argv[1])' "$MNT/input/result" 2>"$S/$NAME/program" & program=$!
+  # The pause begins right before, or else another sync could be the first that waits.
+  python3 -c 'import os, sys; open(sys.argv[2], "w").close(); os.rename(sys.argv[1] + ".new", sys.argv[1])' "$MNT/input/result" "$S/pause" 2>"$S/$NAME/program" & program=$!
   check "$NAME: a program waits in the directory" await 20 test -e "$S/pause.reached"
   "$EFS" load -i "$NAME" --wait input >/dev/null 2>&1 & asking=$!
   check "$NAME: so does the worker" await 60 stays_in_kernel "$worker"
